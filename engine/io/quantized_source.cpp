@@ -42,6 +42,8 @@ class QuantizedSource : public TensorSource {
       if (is_part(t.name)) continue;
       if (const auto matrix = matrix_of(t); matrix.codes != nullptr) {
         const bool stack = !matrix.shape.empty();
+        if (stack && files_->find(matrix.name) != nullptr)
+          fail(matrix, concat(matrix.name, " holds its numbers and ", t.name, " its codes"));
         add({stack ? matrix.name : matrix.name + ".weight", quantization_name(q_), DType::kF32,
              stack ? matrix.shape : std::vector<int64_t>{matrix.out, matrix.in}, t.bytes, true});
         matrices_.push_back(matrix);
@@ -77,7 +79,7 @@ class QuantizedSource : public TensorSource {
       convert_elements(out.slice(0, done, done + n), numbers);
     }
     // If the file has been truncated meanwhile, the numbers are zeros; bytes() then throws.
-    for (const SourceTensor* part : {m.codes, m.zeros, m.groups})
+    for (const SourceTensor* part : {m.codes, m.scales, m.zeros, m.groups})
       if (part != nullptr) (void)files_->bytes(*part);
   }
 
@@ -105,10 +107,13 @@ class QuantizedSource : public TensorSource {
   // Whether a tensor is a part of a matrix other than its codes.
   bool is_part(const std::string& name) const {
     if (is(Method::kFp8)) return name.ends_with(".weight_scale_inv");
-    if (is(Method::kMxfp4)) return name.ends_with("_scales");
+    constexpr std::array kOfBlocks = {"_scales"};
     constexpr std::array kOfGroups = {".qzeros", ".scales", ".g_idx"};
     constexpr std::array kCompressed = {".weight_scale", ".weight_zero_point", ".weight_shape"};
-    for (const char* end : compressed() ? kCompressed : kOfGroups)
+    std::span<const char* const> ends = kOfGroups;
+    if (compressed()) ends = kCompressed;
+    if (is(Method::kMxfp4)) ends = kOfBlocks;
+    for (const char* end : ends)
       if (const size_t n = std::strlen(end); name.ends_with(end))
         return files_->find(name.substr(0, name.size() - n) + codes_end()) != nullptr;
     return false;
@@ -155,6 +160,9 @@ class QuantizedSource : public TensorSource {
                      kMxBlock / 2, " bytes"));
     shape.pop_back();
     expect(m, *m.scales, shape);
+    // A shape with a 0 may have any other number.
+    if (shape.back() > INT64_MAX / kMxBlock)
+      fail(m, concat("its codes have the unsupported shape ", shape_text(m.codes->shape)));
     m.scale_columns = shape.back();
     m.in = shape.back() *= kMxBlock;
     m.out = m.in == 0 ? 0 : 2 * m.codes->numel() / m.in;

@@ -20,7 +20,7 @@ constexpr ExpertKeys kGptOssExperts{.experts = "num_local_experts",
                                     .balance = "router_aux_loss_coef",
                                     .mixed = false};
 
-// Scaling of positions where the file has none.
+// Scaling of positions in transformers where the file has no object for it.
 constexpr double kFactor = 32;
 constexpr int64_t kOriginalPositions = 4096;
 
@@ -51,12 +51,13 @@ void add_gpt_oss_keys(Schema& schema) {
 
 void read_gpt_oss(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
-  if (config.rope_scaling == RopeScaling{} && !values.given("rope_scaling.rope_type") &&
-      !values.given("rope_scaling.type"))
+  if (!gives_rope_object(values)) {
     config.rope_scaling = {.type = RopeType::kYarn,
                            .factor = kFactor,
                            .original_positions = kOriginalPositions,
                            .truncate = false};
+    check_yarn_base(values, config, report);
+  }
   read_attention_bias(values, config);
   read_listed_window_keys(values, kFullInterval, config, report);
   config.attention_sinks = true;

@@ -62,6 +62,8 @@ constexpr OtherFamily kOtherFamilies[] = {
     {"gemma4_text", kGemma4},
     {"glm4_moe_lite", "latent attention, and experts with sigmoid scores"},
     {"glm_moe_dsa", kIndexedLatent},
+    {"granitemoeshared",
+     "scaled embeddings, branches, attention and logits, and a shared MLP beside experts"},
     {"granitemoehybrid",
      "layers of Mamba-2 or attention, and scaled embeddings, branches, attention and logits"},
     {"hunyuan_v1_moe", "norms of the heads of q and k after their rotation, and experts"},

@@ -113,9 +113,7 @@ void check_scaling(const ConfigValues& values, const ModelConfig& config, Config
                    concat(s.low_frequency_factor, " is not below high_freq_factor ",
                           s.high_frequency_factor));
   }
-  if (s.type == RopeType::kYarn && config.rope_theta <= 1)
-    report.error(values.spelled("rope_theta"),
-                 concat(config.rope_theta, " is not above 1, as rope_type yarn needs"));
+  if (s.type == RopeType::kYarn) check_yarn_base(values, config, report);
   if (s.type == RopeType::kDynamic && config.head_dim == 2)
     report.error(values.spelled(path_of("rope_type")), "dynamic needs a head_dim above 2");
 }
@@ -273,6 +271,20 @@ void read_rope_keys(const ConfigValues& values, ModelConfig& config, ConfigRepor
     s.factor =
         static_cast<double>(config.max_positions) / static_cast<double>(s.original_positions);
   check_scaling(values, config, report);
+}
+
+bool gives_rope_object(const ConfigValues& values) {
+  const auto in_object = [&](const char* key) { return values.given(path_of(key)); };
+  const std::string theta = values.given("rope_theta") ? values.spelled("rope_theta") : "";
+  return in_object("rope_type") || in_object("type") || std::ranges::any_of(kNumbers, in_object) ||
+         theta.find("rope_parameters.") != std::string::npos ||
+         theta.find("rope_scaling.") != std::string::npos;
+}
+
+void check_yarn_base(const ConfigValues& values, const ModelConfig& config, ConfigReport& report) {
+  if (config.rope_theta <= 1)
+    report.error(values.spelled("rope_theta"),
+                 concat(config.rope_theta, " is not above 1, as rope_type yarn needs"));
 }
 
 void write_rope_keys(const ModelConfig& config, Json& json) {

@@ -19,6 +19,10 @@ void add_rope_keys(Schema& schema, const RopeDefaults& preset);
 // object, which has precedence over the one in it; 0: none.
 void read_rope_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report,
                     int64_t original_positions = 0);
+// Whether the configuration has an object "rope_scaling" or "rope_parameters" with any known key.
+bool gives_rope_object(const ConfigValues& values);
+// Reports a base that yarn cannot scale.
+void check_yarn_base(const ConfigValues& values, const ModelConfig& config, ConfigReport& report);
 // "rope_theta", "rope_scaling" where the frequencies are scaled, and "partial_rotary_factor" where
 // a part of each head is rotated.
 void write_rope_keys(const ModelConfig& config, Json& json);

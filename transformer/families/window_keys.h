@@ -35,8 +35,8 @@ void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
                               ConfigReport& report);
 void write_pattern_window_keys(const ModelConfig& config, Json& json);
 
-// OLMo's keys: "sliding_window", in the layers of "layer_types", by default all but every
-// interval-th; 0: none. A window must be given where layers have one.
+// Keys of OLMo and gpt-oss: "sliding_window", by default `preset`, in the layers of "layer_types",
+// by default all but every interval-th; 0: none. A window must be given where layers have one.
 void add_listed_window_keys(Schema& schema, const char* preset = "4096");
 void read_listed_window_keys(const ConfigValues& values, int64_t interval, ModelConfig& config,
                              ConfigReport& report);

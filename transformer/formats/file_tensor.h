@@ -20,7 +20,7 @@ struct FileTensor {
   std::vector<int64_t> shape;
   bool transposed = false;
   bool router = false;
-  std::vector<Part> parts;  // sorted by first row
+  std::vector<Part> parts;  // sorted by first row, unless they are matrices of a stack
   int64_t rows() const;     // product of the dimensions before the last; a vector is one column
   int64_t columns() const;
   int64_t numel() const { return rows() * columns(); }

@@ -23,7 +23,7 @@ bool is_linear_weight(const ModelConfig& config, const ModelParameter& parameter
   if (parameter.shape.size() != 2 || parameter.router || !name.ends_with(".weight") ||
       !name.starts_with(concat(names.layers, ".")))
     return false;
-  const std::string routers = concat(".", names.experts, ".gate");
+  const std::string routers = concat(".", names.experts, ".", names.router);
   return name.find(routers + ".") == std::string::npos &&
          name.find(routers + "_noise.") == std::string::npos &&
          !name.ends_with(concat(names.shared_expert, "_gate.weight"));

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "transformer/layers/norm.h"
+#include "transformer/pass/frozen_gradient.h"
 
 namespace trireme {
 

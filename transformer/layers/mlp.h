@@ -1,5 +1,5 @@
-// MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)), GeGLU (Gemma: gelu instead of silu) or
-// GELU (GPT-2: proj(gelu(fc x))).
+// MLP of a block: gated (Llama: down(silu(gate x) * up x); other units:
+// transformer/layers/gated_unit.h), or GELU (GPT-2: proj(gelu(fc x))).
 #pragma once
 
 #include "transformer/layers/gated_unit.h"

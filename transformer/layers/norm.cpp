@@ -1,13 +1,8 @@
 #include "transformer/layers/norm.h"
 
-namespace trireme {
+#include "transformer/pass/frozen_gradient.h"
 
-GradientSlot gradient_or_scratch(Pass& pass, ParamHandle parameter, Activation& scratch) {
-  if (pass.params.trained(parameter)) return pass.params.gradient(parameter);
-  scratch = pass.ctx.allocate("norm.unused", pass.params.gradient_dtype(),
-                              pass.params.value(parameter).shape());
-  return {scratch, false};
-}
+namespace trireme {
 
 ParamHandle Norm::add_vector(const Layout& layout, ParameterList& list, const std::string& name,
                              int64_t width, InitKind init, int block) const {

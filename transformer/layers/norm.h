@@ -8,9 +8,6 @@
 
 namespace trireme {
 
-// Gradient of a parameter; for a frozen one, scratch memory that nothing reads.
-GradientSlot gradient_or_scratch(Pass& pass, ParamHandle parameter, Activation& scratch);
-
 class Norm {
  public:
   // Adds `prefix`.weight (and .bias for LayerNorm) to the list.

@@ -4,7 +4,7 @@
 #include "engine/ops/norm/head_norm.h"
 #include "engine/ops/rows/elementwise.h"
 #include "transformer/families/family.h"
-#include "transformer/layers/norm.h"
+#include "transformer/pass/frozen_gradient.h"
 
 namespace trireme {
 namespace {

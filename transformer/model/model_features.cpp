@@ -99,7 +99,7 @@ int64_t sparse_layers(const ModelConfig& config) {
   return count;
 }
 
-// ", the gate and the up projection limited to 7"
+// ", gate and up projection limited to 7, gate x sigmoid(1.702 x), times up + 1"
 std::string limit_feature(const ModelConfig& config) {
   if (!config.clamped_gate.has_value()) return "";
   const ClampedGate& gate = *config.clamped_gate;

@@ -36,6 +36,11 @@ TEST(Families, GptOssWithoutScaling) {
   };
   const RopeScaling preset = scaling("");
   EXPECT_EQ(scaling(R"("rope_scaling": null)"), preset);
+  // One without a type is "default" there.
+  EXPECT_EQ(scaling(R"("rope_scaling": null, "rope_parameters": {"rope_theta": 150000})"),
+            RopeScaling{});
+  EXPECT_EQ(published_problem(published(), R"("rope_scaling": null, "rope_theta": 1)"),
+            "model.rope_theta: 1 is not above 1, as rope_type yarn needs");
   const ModelConfig plain =
       test::read_valid(published(), R"("rope_scaling": {"rope_type": "default"})").config;
   EXPECT_EQ(plain.rope_scaling, RopeScaling{});

@@ -11,10 +11,12 @@
 #include "engine/config/parse.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "tests/transformer/formats/hf_directory.h"
 #include "transformer/formats/gguf/gguf_model.h"
 #include "transformer/formats/hf/hf_model.h"
 #include "transformer/formats/hf/hf_writer.h"
+#include "transformer/formats/quantize.h"
 
 namespace trireme::test::test_quantize {
 namespace {
@@ -201,6 +203,20 @@ std::string refusal(const std::function<void()>& f) {
   return "";
 }
 
+TEST(Quantize, RoutersAreNoLinearLayers) {
+  const auto linear = [](const char* model, const std::string& part) {
+    const HfModel source(concat(test::source_folder(), "/tests/golden/hf/", model));
+    for (const ModelParameter& p : model_parameters(source.config()))
+      if (p.name == "model.layers.1." + part) return is_linear_weight(source.config(), p);
+    ADD_FAILURE() << model << " has no " << part;
+    return false;
+  };
+  EXPECT_FALSE(linear("gpt_oss", "mlp.router.weight"));
+  EXPECT_FALSE(linear("granitemoe", "block_sparse_moe.router.layer.weight"));
+  EXPECT_FALSE(linear("mixtral", "block_sparse_moe.gate.weight"));
+  EXPECT_TRUE(linear("gpt_oss", "mlp.experts.0.gate_proj.weight"));
+}
+
 TEST(Quantize, WhatCannotBeIsRefused) {
   const ScratchDirectory dir;
   const Quantization fp8{.method = Method::kFp8}, gptq{.method = Method::kGptq};
@@ -231,6 +247,12 @@ TEST(Quantize, WhatCannotBeIsRefused) {
   EXPECT_FALSE(fs::exists(dir / "fp8/config.json"));
   HfFiles("gpt2", DType::kF32).write(dir / "gpt2");
   EXPECT_NE(refusal([&] { to_fp8(HfModel(dir / "gpt2")); }).find("(in, out)"), std::string::npos);
+  for (const char* stacked : {"gpt_oss", "granitemoe"})
+    EXPECT_NE(refusal([&] {
+                to_fp8(HfModel(concat(test::source_folder(), "/tests/golden/hf/", stacked)));
+              }).find("holds the experts of a layer in one tensor"),
+              std::string::npos)
+        << stacked;
 }
 
 }  // namespace

@@ -106,6 +106,47 @@ TEST(QuantizedModel, AShapeThatOverflowsIsRefused) {
       << refusal(dir.path());
 }
 
+// Refusal of a directory with the configuration of mxfp4/ and one file: this header, then `bytes`
+// bytes.
+std::string refusal_of_file(const std::string& header, size_t bytes) {
+  const ScratchDirectory dir;
+  fs::copy_file(folder("mxfp4") + "/config.json", dir / "config.json");
+  std::ofstream out(dir / "model.safetensors", std::ios::binary);
+  const auto size = static_cast<uint64_t>(header.size());
+  out.write(reinterpret_cast<const char*>(&size), sizeof(size));
+  out << header << std::string(bytes, '\0');
+  out.close();
+  return refusal(dir.path());
+}
+
+TEST(QuantizedModel, BlocksThatDoNotFitAreRefused) {
+  const auto expect_says = [](const std::string& header, size_t bytes, const std::string& part) {
+    const std::string message = refusal_of_file(header, bytes);
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect_says(
+      R"({"a_blocks": {"dtype": "U8", "shape": [0, 1152921504606846976, 16], "data_offsets": [0, 0]},
+                  "a_scales": {"dtype": "U8", "shape": [0, 1152921504606846976], "data_offsets": [0, 0]}})",
+      0, "its codes have the unsupported shape (0, 1152921504606846976, 16)");
+  expect_says(R"({"a_blocks": {"dtype": "U8", "shape": [2, 1, 16], "data_offsets": [0, 32]}})", 32,
+              "missing tensor a_scales");
+  expect_says(R"({"a_scales": {"dtype": "U8", "shape": [2, 1], "data_offsets": [0, 2]}})", 2,
+              "left over (1):\n    a_scales");
+  expect_says(R"({"a_blocks": {"dtype": "U8", "shape": [2, 1, 8], "data_offsets": [0, 16]},
+                  "a_scales": {"dtype": "U8", "shape": [2, 1], "data_offsets": [16, 18]}})",
+              18, "a_blocks is (2, 1, 8), expected blocks of 16 bytes");
+  expect_says(R"({"a_blocks": {"dtype": "U8", "shape": [2, 1, 16], "data_offsets": [0, 32]},
+                  "a_scales": {"dtype": "I8", "shape": [2, 1], "data_offsets": [32, 34]}})",
+              34, "a_scales is I8, expected U8");
+  expect_says(R"({"a_blocks": {"dtype": "U8", "shape": [2, 1, 16], "data_offsets": [0, 32]},
+                  "a_scales": {"dtype": "U8", "shape": [1, 2], "data_offsets": [32, 34]}})",
+              34, "a_scales is (1, 2), expected (2, 1)");
+  expect_says(R"({"a_blocks": {"dtype": "U8", "shape": [2, 1, 16], "data_offsets": [0, 32]},
+                  "a_scales": {"dtype": "U8", "shape": [2, 1], "data_offsets": [32, 34]},
+                  "a": {"dtype": "U8", "shape": [2], "data_offsets": [34, 36]}})",
+              36, "a holds its numbers and a_blocks its codes");
+}
+
 TEST(QuantizedModel, LeavesAsAnOrdinaryDirectory) {
   for (const char* kind : kKinds) {
     const ScratchDirectory dir;

@@ -4,7 +4,8 @@
 //   model.layers.L.mlp.experts.gate_up_proj   (E, 2 I, hidden): gate, then up, of each expert
 //   model.layers.L.mlp.experts.down_proj      (E, hidden, I)
 //
-// The module is "mlp" in every family; there, Mixtral's router is model.layers.L.mlp.gate.
+// The module is "mlp" in every family that is read in this layout; there, Mixtral's router is
+// model.layers.L.mlp.gate.
 #pragma once
 
 #include "engine/io/tensor_source.h"

@@ -82,7 +82,7 @@ ParameterMapping HfModel::place(const ModelConfig& config, const std::string& pa
   HfSource source = hf_source(config, parameter);
   if (fused_experts_) source = fused_expert_source(config, parameter, std::move(source));
   if (source.tensor.starts_with(prefix_)) source.tensor.replace(0, prefix_.size(), theirs_);
-  if (source.matrices > 0)
+  if (source.matrices > 0 && parameter.ends_with(".weight"))
     if (const SourceTensor* const stack = tensors_->find(source.tensor);
         stack != nullptr && stack->quantised)
       source.transposed = false;  // MXFP4 is stored as (experts, out, in)

@@ -259,11 +259,16 @@ void check_any_fits(const std::vector<std::vector<Written>>& shards) {
 
 void check_quantization(const ModelSource& source, const std::vector<FileTensor>& tensors) {
   check_not_quantised(source);
-  for (const FileTensor& t : tensors)
+  const char* const type = family_of(source.config().family).model_type;
+  for (const FileTensor& t : tensors) {
+    if (t.parts.front().place.matrices > 0)
+      fail_input("a HuggingFace directory of model_type \"", type,
+                 "\" holds the experts of a layer in one tensor, which is not quantised; "
+                 "--quantization of generate and serve quantises weights as they are loaded");
     if (t.transposed)
-      fail_input("a HuggingFace directory of model_type \"",
-                 family_of(source.config().family).model_type,
-                 "\" holds matrices as (in, out): ", "they are quantised in a .gguf only");
+      fail_input("a HuggingFace directory of model_type \"", type,
+                 "\" holds matrices as (in, out): they are quantised in a .gguf only");
+  }
 }
 
 // A tokenizer that cannot be converted does not fail the export.

@@ -106,6 +106,7 @@ std::string PeftAdapter::replacement_problems(const ModelConfig& base,
   };
   const ModelConfig config = merged_config(base);
   std::map<const SourceTensor*, Wanted> wanted;
+  std::set<std::string> stacks;  // of all experts of a layer
   std::string problems;
   if (config.tie_word_embeddings)  // the head's tensors are a second copy of the embedding's
     for (const SourceTensor& tensor : tensors_->tensors())
@@ -115,6 +116,11 @@ std::string PeftAdapter::replacement_problems(const ModelConfig& base,
     const HfSource source = hf_source(config, p.name);
     if (!peft_.may_replace(source.tensor)) continue;
     const SourceTensor* const own = replacement(source.tensor);
+    if (source.matrices > 0) {
+      if (own != nullptr) known.insert(own->name);
+      if (own != nullptr || peft_.must_replace(source.tensor)) stacks.insert(source.tensor);
+      continue;
+    }
     if (own == nullptr) {
       if (peft_.must_replace(source.tensor) && known.insert(source.tensor).second)
         problems += concat("\n  missing: ", kPeftPrefix, source.tensor);
@@ -126,6 +132,8 @@ std::string PeftAdapter::replacement_problems(const ModelConfig& base,
     all = {std::max(all.rows, source.first_row + rows), columns,
            source.transposed && p.shape.size() == 2};
   }
+  for (const std::string& tensor : stacks)
+    problems += concat("\n  ", tensor, " holds the experts of a layer, which no adapter replaces");
   for (const auto& [tensor, all] : wanted) {
     auto [rows, columns] = rows_and_columns(tensor->shape);
     if (all.transposed) std::swap(rows, columns);
