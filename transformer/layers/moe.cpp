@@ -173,6 +173,7 @@ void Moe::multiply_first(Pass& pass, const Tensor& inner, const ConstTensor& x,
   multiply(pass, inner, x, &Expert::gate, &Expert::up, offsets);
   if (!moe_.expert_bias) return;
   std::vector<Tensor> biases;
+  biases.reserve(experts_.size());
   for (const Expert& e : experts_) biases.push_back(pass.params.value(e.gate_bias, e.up_bias));
   grouped_bias_forward(pass.ctx, inner, biases, offsets);
 }
@@ -182,6 +183,7 @@ void Moe::multiply_second(Pass& pass, const Tensor& out, const ConstTensor& act,
   multiply(pass, out, act, &Expert::down, &Expert::down, offsets);
   if (!moe_.expert_bias || layout_.etp.index > 0) return;  // the sum over etp has the bias once
   std::vector<Tensor> biases;
+  biases.reserve(experts_.size());
   for (const Expert& e : experts_) biases.push_back(pass.params.value(e.down_bias));
   grouped_bias_forward(pass.ctx, out, biases, offsets);
 }

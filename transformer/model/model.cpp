@@ -78,8 +78,8 @@ std::vector<double> Model::query_factors(int64_t positions, double factor) const
   std::vector<double> out;
   out.reserve(static_cast<size_t>(positions));
   for (int64_t p = 0; p < positions; ++p) {
-    const auto turns = static_cast<double>(p / config_.rope_scaling.original_positions);
-    out.push_back(factor * (1 + config_.query_scaling * std::log1p(turns)));
+    const int64_t turns = p / config_.rope_scaling.original_positions;
+    out.push_back(factor * (1 + config_.query_scaling * std::log1p(static_cast<double>(turns))));
   }
   return out;
 }
