@@ -402,6 +402,7 @@ void RankSupervisor::say_lost(const std::string& why) {
       for (const auto& channel : group_->channels) channel->shut_down();
     group_.reset();
     why_ = why;
+    step_ = {};  // else the next group would exceed its time limit while it loads
   }
   changed_.notify_all();
   const std::lock_guard lock(listening_);

@@ -39,7 +39,7 @@ struct RankGroupConfig {
   // RankLauncher::kSrun the address of the host name.
   std::string address = {};
   GroupPosition position = {};                    // number among the groups (replicas)
-  StepDeadline::Seconds min_step{10};             // StepDeadline's minimum
+  StepDeadline::Seconds min_step{30};             // StepDeadline's minimum
   std::chrono::milliseconds rendezvous{120'000};  // limit for all ranks to connect
 };
 

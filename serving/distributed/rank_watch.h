@@ -38,13 +38,13 @@ class RankWatch {
 };
 
 // Time limit of a step, after which the ranks count as lost although their processes run. It is ten
-// times the moving average of steps with a similar number of tokens, but at least `least`, because
-// other work may delay the machine. The first step of each size gets a minute: it plans memory,
-// tunes kernels and records graphs.
+// times the moving average of steps with a similar number of tokens, but at least `least`: other
+// work may delay the machine, as long as a rank on it may be silent. The first step of each size
+// gets a minute: it plans memory, tunes kernels and records graphs.
 class StepDeadline {
  public:
   using Seconds = std::chrono::duration<double>;
-  explicit StepDeadline(Seconds least = Seconds(10)) : least_(least.count()) {}
+  explicit StepDeadline(Seconds least = Seconds(30)) : least_(least.count()) {}
   std::chrono::duration<double> allowed(int64_t tokens) const;
   void took(int64_t tokens, std::chrono::duration<double> time);
 

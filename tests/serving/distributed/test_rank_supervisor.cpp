@@ -153,6 +153,21 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
   EXPECT_EQ(ranks.counts().starts, 4);
 }
 
+// The step that took too long does not count against the ranks that replace them.
+TEST(RankSupervisor, StartsSlowRanksAgainAfterAStepThatHangs) {
+  RankGroupConfig slow = fake_ranks();
+  slow.task.model = kSlow;
+  RankSupervisor ranks(std::move(slow));
+  ranks.wait_until_ready();
+  Said said(ranks);
+  ranks.execute(plan_of(1, 3));
+  EXPECT_THROW(ranks.execute(plan_of(2, kHang)), Error);
+  ASSERT_TRUE(said.comes(2, kLong));
+  EXPECT_EQ(said.all[1], "");
+  ranks.execute(plan_of(3, 3));
+  EXPECT_EQ(ranks.counts().starts, 2);
+}
+
 int32_t token_of(RankSupervisor& ranks, uint64_t number, int64_t prompt) {
   return ranks.execute(plan_of(number, prompt)).chosen.at(0).id;
 }

@@ -77,13 +77,13 @@ TEST(StepDeadline, IsTenTimesWhatSuchStepsTake) {
   StepDeadline deadline;
   EXPECT_EQ(deadline.allowed(1).count(), 60);
   deadline.took(1, Seconds(0.001));
-  EXPECT_EQ(deadline.allowed(1).count(), 10);
+  EXPECT_EQ(deadline.allowed(1).count(), 30);
   EXPECT_EQ(deadline.allowed(500).count(), 60);
-  deadline.took(500, Seconds(3));
-  EXPECT_DOUBLE_EQ(deadline.allowed(512).count(), 30);
-  deadline.took(512, Seconds(1));
-  EXPECT_DOUBLE_EQ(deadline.allowed(400).count(), 28);
-  EXPECT_EQ(deadline.allowed(0).count(), 10);
+  deadline.took(500, Seconds(5));
+  EXPECT_DOUBLE_EQ(deadline.allowed(512).count(), 50);
+  deadline.took(512, Seconds(3));
+  EXPECT_DOUBLE_EQ(deadline.allowed(400).count(), 48);
+  EXPECT_EQ(deadline.allowed(0).count(), 30);
 }
 
 }  // namespace
