@@ -101,7 +101,7 @@ std::vector<std::byte> RankSupervisor::wait_for_output(const Group& group) {
   changed_.wait(lock, [&] { return outcome_.has_value() || group_.get() != &group; });
   if (!outcome_) fail_lost(why_);
   const Step step = std::exchange(step_, {});
-  deadline_.took(step.tokens, Clock::now() - step.began);
+  if (step.number != 0) deadline_.took(step.tokens, Clock::now() - step.began);  // not lost since
   std::vector<std::byte> output = std::move(*outcome_);
   outcome_.reset();
   return output;
