@@ -1,5 +1,6 @@
 #include "engine/ops/rows/activation.h"
 #include "engine/ops/rows/clamped_gate.h"
+#include "engine/ops/rows/soft_cap.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {
@@ -65,6 +66,19 @@ std::vector<OpCase> clamped_cases(const Size& s, DType dtype) {
           })};
 }
 
+std::vector<OpCase> soft_cap_cases(const Size& s, DType dtype) {
+  const Shape shape{s.rows, s.columns};
+  return {make("soft_cap_forward", s, dtype, 2,
+               [=](OpRun& run) {
+                 soft_cap_forward(run.ctx, run.output("y", dtype, shape, each(4)),
+                                  run.random("x", dtype, shape, -4.0, 4.0), 1.7);
+               }),
+          make("soft_cap_backward", s, dtype, 3, [=](OpRun& run) {
+            soft_cap_backward(run.ctx, run.updated("d", dtype, shape, whole(2)),
+                              run.random("y", sum_dtype(dtype), shape, -1.6, 1.6), 1.7);
+          })};
+}
+
 std::vector<OpCase> bias_cases(const Size& s, DType dtype) {
   const Shape shape{s.rows, s.columns}, columns{s.columns};
   const auto backward = [=](OpRun& run, bool accumulate) {
@@ -99,6 +113,7 @@ std::vector<OpCase> activation_cases() {
         add(gated_cases(f, s, dtype));
       }
       add(clamped_cases(s, dtype));
+      add(soft_cap_cases(s, dtype));
       add(bias_cases(s, dtype));
     }
   return cases;

@@ -17,6 +17,7 @@ struct Size {
   bool packed = false;  // q, k, v and their gradients are slices of one (T, H + 2 Hkv, D) tensor
   bool large = false;
   bool uniform = false;  // the host knows that all sequences have the length of the first
+  double soft_cap = 0;
 
   int64_t tokens() const { return static_cast<int64_t>(cu_q.back()) + padding; }
   int64_t keys() const { return static_cast<int64_t>(cu_k.back()) + padding; }
@@ -64,6 +65,11 @@ std::vector<Size> sizes() {
   out.push_back(self("of one length", {0, 72, 144}, 4, 2, 64));
   out.back().packed = true;
   out.back().uniform = true;
+  for (const int64_t width : {64, 80, 200}) {
+    out.push_back(self(concat("soft cap, width of ", width), {0, 20, 90}, 2, 1, width));
+    out.back().soft_cap = 1.5;
+    out.back().window = width == 80 ? 30 : 0;
+  }
   for (int64_t width : {64, 128}) {
     std::vector<double> cu = {0};
     for (int n = 0; n < 4; ++n) cu.push_back(cu.back() + 4096);
@@ -85,6 +91,7 @@ AttentionArgs args_of(OpRun& run, const Size& s) {
   args.scale = 1.5 / std::sqrt(static_cast<double>(s.width));
   args.causal = s.causal;
   args.window = s.window;
+  args.soft_cap = s.soft_cap;
   args.dropout = s.dropout;
   if (s.uniform) args.uniform_length = static_cast<int64_t>(s.cu_q[1]);
   if (s.cu_q == s.cu_k)  // cuDNN may then compute it
@@ -187,6 +194,7 @@ struct Segmented {
   std::vector<double> first, second;  // segments of two calls; the second accumulates
   int64_t window = 0;
   double dropout = 0;
+  double soft_cap = 0;
 };
 
 std::vector<Segmented> segmented() {
@@ -212,6 +220,7 @@ std::vector<Segmented> segmented() {
        {0, 60, 60, 80, 15},
        12,
        0.2},
+      {"soft cap", 30, 30, 4, 2, 64, {0, 30, 0, 15, kWhole}, {0, 30, 15, 30, -15}, 0, 0, 1.5},
   };
 }
 
@@ -219,6 +228,7 @@ AttentionArgs args_of(OpRun& run, const Segmented& s) {
   AttentionArgs args;
   args.scale = 1.5 / std::sqrt(static_cast<double>(s.width));
   args.window = s.window;
+  args.soft_cap = s.soft_cap;
   args.dropout = s.dropout;
   args.key = {7, 11};
   if (s.dropout > 0)

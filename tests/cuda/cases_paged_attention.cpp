@@ -18,6 +18,7 @@ struct Size {
   bool packed = false;   // q is a slice of (T, H + 2 Hkv, D)
   bool bounded = false;  // the longest context is passed
   bool sinks = false;
+  double soft_cap = 0;
   bool large = false;
 
   int64_t sequences() const { return std::ssize(queries); }
@@ -46,6 +47,7 @@ std::vector<Size> sizes() {
   out[3].padding = 2;
   out[3].packed = true;
   out[5].window = 37;
+  out[1].soft_cap = out[5].soft_cap = out[7].soft_cap = out[9].soft_cap = 1.5;
   out[2].sinks = out[4].sinks = out[5].sinks = out[6].sinks = out[9].sinks = true;
   for (int64_t sequences : {1, 64}) {
     const auto n = static_cast<size_t>(sequences);
@@ -121,6 +123,7 @@ OpCase attention_case(const Size& s, DType dtype, const KvType& type) {
     PagedAttentionArgs args{.scale = 1.5 / std::sqrt(static_cast<double>(s.width)),
                             .window = s.window};
     for (int64_t queries : s.queries) args.max_queries = std::max(args.max_queries, queries);
+    args.soft_cap = s.soft_cap;
     if (s.sinks) args.sinks = run.random("sinks", dtype, {s.heads}, -2.0, 6.0);
     if (s.bounded) args.longest_context = *std::ranges::max_element(s.keys);
     const Tensor out = run.output("out", dtype, {s.tokens(), s.heads, s.width},

@@ -155,9 +155,20 @@ def kimi_k2(r):
 def gemma3_text(r):
     keys, _ = sizes(r)
     full = r.choice([dict(rope_type="default", rope_theta=500.0), dict(rope_type="linear", rope_theta=500.0, factor=4.0)])
-    return "gemma3_text", dict(keys, query_pre_attn_scalar=r.choice([4, 20]), sliding_window=r.choice([3, 7]),
+    return "gemma3_text", dict(keys, final_logit_softcapping=r.choice([None, 1.0]),
+                               query_pre_attn_scalar=r.choice([4, 20]), sliding_window=r.choice([3, 7]),
                                layer_types=windows(r, keys["num_hidden_layers"]), attention_bias=r.random() < 0.3,
                                rope_parameters=dict(full_attention=full, sliding_attention=dict(rope_type="default", rope_theta=50.0)))
+
+
+def gemma2(r):
+    keys, width = sizes(r)
+    keys["num_attention_heads"] = r.choice([n for n in (1, 2, 4) if keys["hidden_size"] % n == 0])
+    keys["num_key_value_heads"] = 1
+    return "gemma2", dict(keys, query_pre_attn_scalar=r.choice([4, 20]), sliding_window=r.choice([3, 7]),
+                          layer_types=windows(r, keys["num_hidden_layers"]), attention_bias=r.random() < 0.3,
+                          attn_logit_softcapping=r.choice([None, 0.5, 50.0]), final_logit_softcapping=r.choice([None, 1.0, 30.0]),
+                          rope_parameters=rope(r, width))
 
 
 def smollm3(r):
@@ -279,7 +290,7 @@ FAMILIES = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "qwen2": qwen("qwe
             "deepseek_v3": deepseek_v3, "gemma3_text": gemma3_text, "kimi_k2": kimi_k2, "smollm3": smollm3, "granite": granite,
             "olmo2": olmo2, "olmo3": olmo3, "seed_oss": seed_oss, "glm": glm("glm"), "glm4": glm("glm4"), "glm4_moe": glm4_moe,
             "minimax_m2": minimax_m2, "phi3": phi3, "ministral3": ministral3,
-            "ernie4_5": ernie4_5, "exaone4": exaone4, "hunyuan_v1_dense": hunyuan_v1_dense, "gpt_oss": gpt_oss, "granitemoe": granitemoe}
+            "ernie4_5": ernie4_5, "exaone4": exaone4, "hunyuan_v1_dense": hunyuan_v1_dense, "gpt_oss": gpt_oss, "granitemoe": granitemoe, "gemma2": gemma2}
 WITHOUT_CLASS = {"deepseek"}  # in transformers
 
 

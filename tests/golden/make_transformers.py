@@ -165,6 +165,13 @@ CASES = {
         WIDE, intermediate_size=10, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=3, attention_bias=True,
         embedding_multiplier=0.7, attention_multiplier=0.4, residual_multiplier=1.3, logits_scaling=0.3,
         **rope("linear", factor=4.0))),
+    # Scores and logits that the soft caps change.
+    "gemma2": ("gemma2", dict(LLAMA, num_hidden_layers=3, head_dim=12, query_pre_attn_scalar=20, sliding_window=7,
+                              attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
+    "gemma2_caps": ("gemma2", dict(
+        WIDE, sliding_window=7, layer_types=["full_attention", "sliding_attention"], attention_bias=True,
+        query_pre_attn_scalar=16, attn_logit_softcapping=None, final_logit_softcapping=10.0,
+        **rope("linear", factor=4.0))),
     "minimax_m2_whole": ("minimax_m2", dict(WIDE, num_hidden_layers=3, intermediate_size=12, num_local_experts=5,
                                             num_experts_per_tok=4, tie_word_embeddings=True, **rope("linear", factor=4.0))),
 }

@@ -106,9 +106,19 @@ void set_variant(const std::string& variant, ModelConfig& model) {
     model.tie_word_embeddings = true;
     model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
     model.attention_scale = 0.4;
+    model.logits_soft_cap = 1;
     for (size_t l = 0; l < layers; ++l) model.windows.push_back(l % 3 == 1 ? 0 : kWindow);
     model.local_rope_theta = 100;
     rope = {.type = RopeType::kLinear, .factor = 4};
+  } else if (variant == "gemma2") {
+    model.family = ModelFamily::kGemma2;
+    model.zero_centered_gamma = model.post_norms = model.gelu_gate = true;
+    model.tie_word_embeddings = true;
+    model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
+    model.attention_scale = 0.4;
+    model.attention_soft_cap = 0.5;
+    model.logits_soft_cap = 2;
+    for (size_t l = 0; l < layers; ++l) model.windows.push_back(l % 2 == 0 ? kWindow : 0);
   } else if (variant == "smollm3") {
     model.family = ModelFamily::kSmolLm3;
     model.tie_word_embeddings = true;
@@ -305,8 +315,8 @@ std::vector<LayoutCase> all_cases(int most) {
          {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kFile})
       for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
         for (const bool packed : {false, true})
-          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma3", "smollm3",
-                                    "granite", "olmo2", "glm4"})
+          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma2", "gemma3",
+                                    "smollm3", "granite", "olmo2", "glm4"})
             for (const bool dropout : {false, true}) {
               c.offload = offload;
               c.recompute = recompute;

@@ -24,11 +24,12 @@ struct LayoutCase {
   bool llama = true;  // else GPT-2: tied head, biases, learned positions
   // Variant of llama: "mistral" (a window in all layers, linear RoPE scaling), "qwen2" (biases of
   // q, k and v, tied head, a window in the upper layers, dynamic RoPE scaling), "qwen3" (norms of q
-  // and k, YaRN), "gemma3" (post-norms, own rotary frequencies in layers with a window, tied head),
-  // "smollm3" (layers without rotary positions, which have a window, tied head), "granite" (scaled
-  // embedding, softmax, branches and logits, tied head), "olmo2" (post-norms in place of pre-norms,
-  // norms of all heads of q and of k), "glm4" (rotary positions of neighbours on half of each head,
-  // YaRN, queries scaled by position, post-norms, biases of q, k and v).
+  // and k, YaRN), "gemma2" (soft caps of scores and logits, post-norms), "gemma3" (post-norms, own
+  // rotary frequencies in layers with a window, tied head), "smollm3" (layers without rotary
+  // positions, which have a window, tied head), "granite" (scaled embedding, softmax, branches and
+  // logits, tied head), "olmo2" (post-norms in place of pre-norms, norms of all heads of q and of
+  // k), "glm4" (rotary positions of neighbours on half of each head, YaRN, queries scaled by
+  // position, post-norms, biases of q, k and v).
   std::string variant;
   bool dropout = false;
   DType dtype = DType::kF64;

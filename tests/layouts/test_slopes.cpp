@@ -22,6 +22,7 @@ TEST(Slopes, ScaledBranchesAndLogits) {
 }
 
 TEST(Slopes, NormsOfAllHeadsAndOfOutputsOnly) { EXPECT_GT(compared("olmo2", false), 20); }
+TEST(Slopes, SoftCaps) { EXPECT_GT(compared("gemma2", false), 20); }
 TEST(Slopes, PositionsOnAPartOfTheHead) { EXPECT_GT(compared("glm4", false), 20); }
 TEST(Slopes, LayersWithoutPositions) { EXPECT_GT(compared("smollm3", false), 20); }
 

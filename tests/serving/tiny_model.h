@@ -27,6 +27,13 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.windows = {7, 0, 7};    // also of the third layer that some tests add
     c.local_rope_theta = 100;
   }
+  if (family == ModelFamily::kGemma2) {
+    c.zero_centered_gamma = c.post_norms = c.gelu_gate = c.tie_word_embeddings = true;
+    c.embedding_scale = 0.5;
+    c.windows = {7, 0, 7};
+    c.attention_soft_cap = 1.5;
+    c.logits_soft_cap = 4;
+  }
   if (family == ModelFamily::kDeepseekV3 || family == ModelFamily::kKimiK2) {
     c.latent = {.q_rank = 10, .kv_rank = 9, .nope_dim = 5, .rope_dim = 2, .value_dim = 4};
     c.head_dim = 7;

@@ -50,7 +50,8 @@ enum class ModelFamily {
   kExaone4,
   kHunyuanDense,
   kGptOss,
-  kGraniteMoe
+  kGraniteMoe,
+  kGemma2
 };
 
 // Multi-head latent attention (transformer/layers/latent_attention.h). Head width D = nope_dim +
@@ -84,6 +85,7 @@ struct ModelConfig {
   bool rope_interleaved = false;  // rotates pairs of neighbours (engine/ops/attention/rotary.h)
   int64_t rotary_dim = 0;         // first elements of each head that are rotated, even; 0: all
   double attention_scale = 0;     // softmax scale; 0: 1 / sqrt(D)
+  double attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
   double norm_eps = 1e-5;
   double initializer_range = 0.02;
   double residual_dropout = 0.0;
@@ -101,6 +103,7 @@ struct ModelConfig {
   bool exact_embedding_scale = false;  // that factor is not rounded to the dtype first
   double residual_scale = 1;           // factor of attention and MLP before the residual add
   double logits_divisor = 1;           // logits are divided by it
+  double logits_soft_cap = 0;          // c of c tanh(logit / c); 0: none
   bool tie_word_embeddings = false;
   bool qk_norm = false;                // RMSNorm of each head's q and k, before RoPE
   bool qk_norm_after_rope = false;     // with qk_norm: after it

@@ -11,14 +11,14 @@ namespace trireme {
 namespace {
 
 constexpr const Family* kFamilies[] = {
-    &kGpt2Family,      &kLlamaFamily,      &kMistralFamily,      &kQwen2Family,
-    &kQwen3Family,     &kMixtralFamily,    &kQwen2MoeFamily,     &kQwen3MoeFamily,
-    &kDeepseekFamily,  &kDeepseekV2Family, &kDeepseekV3Family,   &kGemma3Family,
-    &kKimiK2Family,    &kSmolLm3Family,    &kGraniteFamily,      &kOlmo2Family,
-    &kOlmo3Family,     &kSeedOssFamily,    &kGlmFamily,          &kGlm4Family,
-    &kGlm4MoeFamily,   &kMiniMaxM2Family,  &kPhi3Family,         &kMinistral3Family,
-    &kErnie45Family,   &kExaone4Family,    &kHunyuanDenseFamily, &kGptOssFamily,
-    &kGraniteMoeFamily};
+    &kGpt2Family,       &kLlamaFamily,      &kMistralFamily,      &kQwen2Family,
+    &kQwen3Family,      &kMixtralFamily,    &kQwen2MoeFamily,     &kQwen3MoeFamily,
+    &kDeepseekFamily,   &kDeepseekV2Family, &kDeepseekV3Family,   &kGemma3Family,
+    &kKimiK2Family,     &kSmolLm3Family,    &kGraniteFamily,      &kOlmo2Family,
+    &kOlmo3Family,      &kSeedOssFamily,    &kGlmFamily,          &kGlm4Family,
+    &kGlm4MoeFamily,    &kMiniMaxM2Family,  &kPhi3Family,         &kMinistral3Family,
+    &kErnie45Family,    &kExaone4Family,    &kHunyuanDenseFamily, &kGptOssFamily,
+    &kGraniteMoeFamily, &kGemma2Family};
 
 Schema made(const Family& family) {
   Schema schema(concat(family.title, " (model_type \"", family.model_type, "\")"));

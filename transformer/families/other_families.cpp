@@ -55,7 +55,6 @@ constexpr OtherFamily kOtherFamilies[] = {
      "rotary positions of neighbouring elements, and experts with softmax scores whose choice a "
      "bias moves"},
     {"falcon_h1", "attention and Mamba-2 side by side in every layer, and scaled activations"},
-    {"gemma2", "norms before and after both branches, windows, and capped attention and logits"},
     {"gemma3n", kGemma3n},
     {"gemma3n_text", kGemma3n},
     {"gemma4", kGemma4},

@@ -35,5 +35,6 @@ extern const Family kExaone4Family;
 extern const Family kHunyuanDenseFamily;
 extern const Family kGptOssFamily;
 extern const Family kGraniteMoeFamily;
+extern const Family kGemma2Family;
 
 }  // namespace trireme

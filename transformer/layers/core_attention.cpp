@@ -11,6 +11,7 @@ CoreAttention::CoreAttention(const ModelConfig& config, const Layout& layout, Pa
     : total_heads_(config.num_heads),
       scale_(config.attention_scale > 0 ? config.attention_scale
                                         : 1.0 / std::sqrt(static_cast<double>(config.head_dim))),
+      soft_cap_(config.attention_soft_cap),
       dropout_(config.attention_dropout),
       window_(config.window(layer)),
       layer_(layer) {
@@ -33,6 +34,7 @@ AttentionArgs CoreAttention::op_args(const Pass& pass) const {
   AttentionArgs args;
   args.window = window_;
   args.scale = scale_;
+  args.soft_cap = soft_cap_;
   args.uniform_length = pass.tokens.uniform_length;
   args.longest = pass.tokens.longest;
   if (sinks_ >= 0) args.sinks = pass.params.value(sinks_);

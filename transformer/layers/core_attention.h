@@ -42,7 +42,7 @@ class CoreAttention {
   AttentionArgs op_args(const Pass& pass) const;
   // Query heads of this rank, index of the first one, and total over all ranks.
   int64_t heads_, first_head_, total_heads_;
-  double scale_, dropout_;
+  double scale_, soft_cap_, dropout_;
   int64_t window_;          // 0: none
   ParamHandle sinks_ = -1;  // (H); -1: none
   int layer_;

@@ -7,6 +7,7 @@
 #include "engine/ops/moe/expert_rows.h"
 #include "engine/ops/rows/copy_rows.h"
 #include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/soft_cap.h"
 #include "engine/ops/rows/transfer.h"
 #include "transformer/families/family.h"
 #include "transformer/layers/embedding.h"
@@ -52,6 +53,7 @@ LmHead::LmHead(const ModelConfig& config, const Layout& layout, ParameterList& l
     : vocab_(config.vocab_size),
       rows_(even_slice(config.vocab_size, layout.tp)),
       divisor_(config.logits_divisor),
+      cap_(config.logits_soft_cap),
       norm_(config, layout, list, parameter_names(config).final_norm, block),
       weight_(add_head(config, layout, list, block, tied_table)) {}
 
@@ -78,8 +80,9 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
   const int64_t chunk = loss_chunk_rows(t, rows_.size(), ctx.gpu != nullptr);
   const Weight weight(pass, weight_);
   Activation logits_block = allocate_logits(pass, chunk);
-  // In float32 and float64 the gradient of the logits overwrites them.
-  const bool in_place = logits_block->dtype() == y.dtype();
+  // In float32 and float64 the gradient of the logits overwrites them, unless their soft cap needs
+  // them after it.
+  const bool in_place = logits_block->dtype() == y.dtype() && cap_ == 0;
   Activation d_block, dy;
   if (backward) {
     dy = ctx.allocate("head.d_norm", y.dtype(), y.shape());
@@ -97,8 +100,13 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
     if (backward) now.d_logits = in_place ? now.logits : part(d_block);
     const ConstTensor rows = y.slice(0, begin, end);
     weight.multiply(ctx, now.logits, rows, {});
+    // Whole rows, because the op needs contiguous ones: no product or sum reads the columns after
+    // the last.
+    const Tensor whole = logits_block->slice(0, 0, end - begin);
+    if (cap_ > 0) soft_cap_forward(ctx, whole, whole, cap_);
     chunk_loss(pass, loss, now);
     if (!backward) continue;
+    if (cap_ > 0) soft_cap_backward(ctx, d_block->slice(0, 0, end - begin), whole, cap_);
     if (loss.token_weights.present()) {
       const Tensor rows_of_chunk = (in_place ? logits_block : d_block)->slice(0, 0, end - begin);
       scale_rows(ctx, rows_of_chunk, rows_of_chunk, loss.token_weights.slice(0, begin, end), false);
@@ -256,11 +264,13 @@ void LmHead::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
   const Weight weight(pass, weight_);
   if (rows_.size() == vocab_) {
     weight.multiply(pass.ctx, logits, y, {});
+    if (cap_ > 0) soft_cap_forward(pass.ctx, logits, logits, cap_);
     return;
   }
   const Activation part =
       pass.ctx.allocate("head.logits", logits.dtype(), Shape{wanted, rows_.size()});
   weight.multiply(pass.ctx, part, y, {});
+  if (cap_ > 0) soft_cap_forward(pass.ctx, part, part, cap_);
   gather_vocabulary(pass, logits, part);
 }
 

@@ -3,7 +3,8 @@
 // both backward products run on the chunk while it exists. The vocabulary is split over the
 // tensor-parallel ranks; the ranks exchange three numbers per token and rank instead of logits
 // (engine/ops/loss/cross_entropy.h). A divisor s of the logits (Granite) divides the input of the
-// projection instead, which has fewer columns: (y / s) w^T.
+// projection instead, which has fewer columns: (y / s) w^T. A soft cap of the logits (Gemma 2) is
+// applied to each chunk (engine/ops/rows/soft_cap.h).
 #pragma once
 
 #include "transformer/layers/norm.h"
@@ -78,6 +79,7 @@ class LmHead {
   int64_t vocab_;   // V of the model
   DimSlice rows_;   // this rank's part of V
   double divisor_;  // of the logits
+  double cap_;      // soft cap of the logits; 0: none
   Norm norm_;
   ParamHandle weight_;
 };

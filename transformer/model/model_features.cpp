@@ -71,6 +71,8 @@ std::string attention_details(const ModelConfig& config) {
   add(config.query_scaling > 0,
       concat("queries scaled by their position, beta ", config.query_scaling));
   add(config.attention_scale > 0, concat("softmax scale ", config.attention_scale));
+  add(config.attention_soft_cap > 0,
+      concat("scores under a soft cap of ", config.attention_soft_cap));
   return out;
 }
 
@@ -151,6 +153,8 @@ std::vector<std::string> model_features(const ModelConfig& config) {
     out.push_back(concat("attention and MLP times ", config.residual_scale));
   if (config.logits_divisor != 1)
     out.push_back(concat("logits divided by ", config.logits_divisor));
+  if (config.logits_soft_cap > 0)
+    out.push_back(concat("logits under a soft cap of ", config.logits_soft_cap));
   add_mlps(config, sparse_layers(config), out);
   if (config.residual_dropout > 0 || config.embedding_dropout > 0 || config.attention_dropout > 0)
     out.push_back(concat("dropout in training: ", config.embedding_dropout, " of the embedding, ",

@@ -66,6 +66,7 @@ void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& 
                    .window = args.window,
                    .max_queries = cached.max_queries,
                    .longest_context = cached.longest_context,
+                   .soft_cap = args.soft_cap,
                    .sinks = args.sinks},
                   scale);
 }

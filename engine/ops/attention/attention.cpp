@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "engine/ops/attention/attention.kernels.h"
 #include "engine/ops/attention/attention_sinks.h"
@@ -36,7 +37,8 @@ Sizes check_inputs(const char* op, const ConstTensor& q, const ConstTensor& k, c
   check_heads(op, "k", k, q.dtype(), {s.keys, s.kv_heads, s.width});
   check_heads(op, "v", v, q.dtype(), {s.keys, s.kv_heads, s.width});
   check_operand(op, "lse", lse, sum_dtype(q.dtype()), {s.heads, s.tokens});
-  TRIREME_CHECK(std::isfinite(args.scale), op, ": scale ", args.scale);
+  TRIREME_CHECK(std::isfinite(args.scale) && args.soft_cap >= 0 && std::isfinite(args.soft_cap), op,
+                ": scale ", args.scale, ", soft_cap ", args.soft_cap);
   TRIREME_CHECK(args.window >= 0, op, ": window ", args.window);
   TRIREME_CHECK(args.first_head >= 0 && args.total_heads >= 0 &&
                     (args.total_heads == 0 || args.first_head + s.heads <= args.total_heads),
@@ -179,6 +181,7 @@ void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, c
   a.longest = args.longest;
   a.keep_lse = args.keep_lse;
   a.scale = static_cast<C>(args.scale);
+  a.cap = static_cast<C>(args.soft_cap * std::numbers::log2e);
   a.causal = args.causal;
   a.window = args.window;
   // uniform(word) >= p in exact arithmetic: uniform is a multiple of 2^-24.

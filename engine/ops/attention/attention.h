@@ -30,6 +30,9 @@ namespace trireme {
 
 struct AttentionArgs {
   double scale = 1.0;  // usually 1 / sqrt(D)
+  // Soft cap c > 0 of the scaled scores (Gemma Team 2024, "Gemma 2"): softmax_s(c tanh(score / c)).
+  // 0: none.
+  double soft_cap = 0.0;
   bool causal = true;
   int64_t window = 0;  // 0: unlimited
   double dropout = 0.0;

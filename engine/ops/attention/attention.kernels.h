@@ -46,6 +46,7 @@ struct Attention {
   int64_t longest;
   bool keep_lse;  // AttentionArgs
   C scale;
+  C cap;  // soft cap of the scores, in units of log 2; 0: none
   bool causal;
   int64_t window;  // 0: unlimited
   // Dropout: a probability is kept if the upper 24 bits of its word are at least `threshold`.
@@ -122,7 +123,7 @@ void blocked_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a
 // elements, or rows of an operand that are not 16-byte aligned.
 template <class T>
 bool mma_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
-// a.scratch must have been computed.
+// False for a soft cap, too. a.scratch must have been computed.
 template <class T>
 bool mma_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
 

@@ -1,6 +1,7 @@
 // Backward attention. With S = scale q k^T, P = exp(S - lse), delta = rowsum(dout * out):
 //   dv = P^T dout      dS = P * (dout v^T - delta)      dq = scale dS k      dk = scale dS^T q
-// P is recomputed from lse block by block.
+// P is recomputed from lse block by block. With a soft cap c, P is of c tanh(S / c), and dS has the
+// factor 1 - tanh(S / c)^2.
 //
 // Work is divided in one of two ways. Both sum every gradient over the same blocks in the same
 // order, so that the choice (which depends on the number of threads) does not change a bit of the
@@ -84,11 +85,30 @@ void load_query_block(QueryBlock<C>& out, const AttentionBackward<T>& a, Work<C>
   }
 }
 
+// Replaces scores by probabilities P, and dout v^T by dS. w.probability: scores, under the soft cap
+// where there is one, -infinity for invisible keys.
+template <bool kCapped, class C>
+TRIREME_INLINE void differentiate_row(Work<C>& w, const Rectangle& span, int64_t row, C cap) {
+  constexpr int kN = kLanes<C>;
+  for (int64_t column = span.column0; column < span.column1; column += kN) {
+    const int64_t at = row * kBlock + column;
+    const Vec<C> score = load(w.probability + at);
+    const Vec<C> p = fast_exp2_small(score - load(w.lse + column));
+    Vec<C> ds = p * (load(w.dscore + at) - load(w.delta + column));
+    if constexpr (kCapped) {
+      // A hidden score is -infinity: 0 times its slope would be NaN.
+      const Vec<C> t = score / cap;
+      ds = t < C(-1) ? Vec<C>{} : ds * (C(1) - t * t);
+    }
+    store(w.dscore + at, ds);
+    store(w.probability + at, p);
+  }
+}
+
 // w.probability = P (with dropout: the factor of v), w.dscore = dS of a block.
 template <class T, class C>
 void differentiate_softmax(const AttentionBackward<T>& a, Work<C>& w, const Sequence& s,
                            const QueryBlock<C>& block, const Spans& spans) {
-  constexpr int kN = kLanes<C>;
   if (a.drop_threshold > 0)
     for_each_dropout(a, s, block.counters, spans, [&](int64_t at, Vec<C> factor) {
       store(w.dscore + at, load(w.dscore + at) * factor);
@@ -96,12 +116,8 @@ void differentiate_softmax(const AttentionBackward<T>& a, Work<C>& w, const Sequ
   for (int n = 0; n < spans.flat_count; ++n) {
     const Rectangle& span = spans.flat[n];
     for (int64_t row = span.row0; row < span.row1; ++row)
-      for (int64_t column = span.column0; column < span.column1; column += kN) {
-        const int64_t at = row * kBlock + column;
-        const Vec<C> p = fast_exp2_small(load(w.probability + at) - load(w.lse + column));
-        store(w.dscore + at, p * (load(w.dscore + at) - load(w.delta + column)));
-        store(w.probability + at, p);
-      }
+      a.cap > 0 ? differentiate_row<true>(w, span, row, a.cap)
+                : differentiate_row<false>(w, span, row, a.cap);
   }
   if (a.drop_threshold > 0)
     for_each_dropout(a, s, block.counters, spans, [&](int64_t at, Vec<C> factor) {
@@ -130,6 +146,7 @@ void accumulate_block(const AttentionBackward<T>& a, Work<C>& w, const Sequence&
     tile_product<false, C>({w.dscore + at, kBlock, v.data + span.row0 * v.stride, v.stride, 1,
                             w.dout_t + span.column0, kBlock, rows, columns, a.width});
   }
+  if (a.cap > 0) cap_scores(w.probability, spans, a.cap);
   mask_scores(w.probability, s, spans);
   differentiate_softmax(a, w, s, block, spans);
   if constexpr (kKeys)

@@ -56,7 +56,8 @@ __device__ void differentiate_query(F* dscores, const F (&p)[kColumns], const F 
     if (column >= seen.low && column < seen.high) {
       F d = dp[c];
       if (drop) d *= dropout_factor(a, word, t.first_key + j0 + column, j0 + column);
-      ds = exp2_of(p[c] - terms.base) * (d - terms.delta);
+      const F score = capped(p[c], a.cap);
+      ds = exp2_of(score - terms.base) * (d - terms.delta) * cap_slope(score, a.cap);
     }
     dscores[column] = ds;
   }
@@ -142,8 +143,9 @@ __device__ void differentiate_keys(F* weights, F* dscores,
       F weight = 0, ds = 0;
       if (column >= seen.low && column < seen.high && own + r < t.rows) {
         const F factor = drop ? dropout_factor(a, word, t.first_key + j, j) : F{1};
-        weight = exp2_of(p[r][c] - terms.base);
-        ds = weight * (dp[r][c] * factor - terms.delta);
+        const F score = capped(p[r][c], a.cap);
+        weight = exp2_of(score - terms.base);
+        ds = weight * (dp[r][c] * factor - terms.delta) * cap_slope(score, a.cap);
         weight *= factor;
       }
       weights[(own + r) * Tile::kScoreStride + column] = weight;

@@ -120,6 +120,7 @@ void attend(const AttentionForward<T>& a, Work<C>& w, const Sequence& s, int64_t
                             k.data + span.row0 * k.stride, k.stride, 1, w.queries + span.column0,
                             kBlock, span.row1 - span.row0, span.column1 - span.column0, a.width});
   }
+  if (a.cap > 0) cap_scores(w.scores, spans, a.cap);
   mask_scores(w.scores, s, spans);
   softmax_block(w, spans, a.width);
   if (a.drop_threshold > 0)
@@ -265,7 +266,11 @@ void few_queries_forward(const AttentionForward<T>& a, const Sequence& s, int64_
       const int64_t i = r / group;
       const int64_t begin = clamped(keys_begin(s, i) - j0, 0, keys);
       const int64_t end = clamped(keys_end(s, i + 1) - j0, begin, keys);
-      score_row(w.scores + r * kBlock, w.queries + r * used, k, begin, end, used);
+      C* const scores = w.scores + r * kBlock;
+      score_row(scores, w.queries + r * used, k, begin, end, used);
+      // Whole vectors: softmax_row() hides the scores around them.
+      for (int64_t j = begin / kLanes<C> * kLanes<C>; a.cap > 0 && j < end; j += kLanes<C>)
+        store(scores + j, capped(load(scores + j), a.cap));
       softmax_row(w, r, begin, end, keys, used);
     }
     tile_product<true, C>({w.out, used, w.scores, kBlock, 1, v.data, v.stride, rows, used, keys});

@@ -107,7 +107,11 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) forward_kernel(cpu::Attent
     F scores[kOwn][kColumns];
     inner_products<D>(scores, queries + own * Tile::kStride, keys + lane * Tile::kStride);
 #pragma unroll
-    for (int r = 0; r < kOwn; ++r) hide_columns<Tile::kRows>(scores[r], t, t.row0 + own + r, j0);
+    for (int r = 0; r < kOwn; ++r) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) scores[r][c] = capped(scores[r][c], a.cap);
+      hide_columns<Tile::kRows>(scores[r], t, t.row0 + own + r, j0);
+    }
     softmax_tile(running, scores, sums);
     keep_weights<Tile::kScoreStride>(weights, scores, a, t, own, head, j0);
     __syncwarp();  // a row's weights come from the lanes of one warp

@@ -149,10 +149,11 @@ __device__ inline float quad_max(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-// Converts scores to units of log 2; those of keys that a row does not see become -inf. seen: for
-// the lane's two rows.
+// Converts scores to units of log 2, under the soft cap; those of keys that a row does not see
+// become -inf. seen: for the lane's two rows.
 template <int kTiles>
-__device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, const SeenColumns (&seen)[2]) {
+__device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, float cap,
+                               const SeenColumns (&seen)[2]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r)
 #pragma unroll
@@ -161,7 +162,7 @@ __device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, const SeenColum
       for (int e = 0; e < 2; ++e) {
         const int column = 8 * n + lane_column() + e;
         const bool visible = column >= seen[r].low && column < seen[r].high;
-        s.d[n][2 * r + e] = visible ? s.d[n][2 * r + e] * scale : -kInfinity;
+        s.d[n][2 * r + e] = visible ? capped(s.d[n][2 * r + e] * scale, cap) : -kInfinity;
       }
 }
 

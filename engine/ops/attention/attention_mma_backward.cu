@@ -213,7 +213,8 @@ template <class T>
 bool mma_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   const auto all = [&](const auto&... views) { return (mma_rows(views, a.width) && ...); };
   const bool results = a.by_segments ? all(a.dq_sum, a.dk_sum, a.dv_sum) : all(a.dq, a.dk, a.dv);
-  if (a.width > 128 || !results || !all(a.q, a.k, a.v, a.dout)) return false;
+  // The slopes of a soft cap would exceed the registers.
+  if (a.width > 128 || a.cap > 0 || !results || !all(a.q, a.k, a.v, a.dout)) return false;
   const auto start = [&]<int D>() {
     launch(gpu, "attention_backward_queries", queries_kernel<T, D>,
            {.blocks = {slots_of(a, Side::kQueries, kMmaRows), a.heads},

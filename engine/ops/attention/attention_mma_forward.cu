@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
     row_products<D>(s, rows, keys + stage * kTile);
     const SeenColumns seen[2] = {seen_columns<Side::kQueries, kKeys>(t, row, j0),
                                  seen_columns<Side::kQueries, kKeys>(t, row + 8, j0)};
-    scale_and_hide(s, scale, seen);
+    scale_and_hide(s, scale, a.cap, seen);
     softmax<D>(running, s, sums);
     if (a.drop_threshold > 0) drop(s, a, t, row, head, j0);
     add_weighted<D>(sums, s, values + stage * kTile);

@@ -229,6 +229,19 @@ Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
   return out;
 }
 
+// Replaces the scores by those under the soft cap.
+template <class C>
+void cap_scores(C* scores, const Spans& spans, C cap) {
+  for (int n = 0; n < spans.flat_count; ++n) {
+    const Rectangle& span = spans.flat[n];
+    for (int64_t row = span.row0; row < span.row1; ++row)
+      for (int64_t column = span.column0; column < span.column1; column += kLanes<C>) {
+        C* p = scores + row * kBlock + column;
+        store(p, capped(load(p), cap));
+      }
+  }
+}
+
 // Sets the scores of invisible keys to -infinity.
 template <class C>
 void mask_scores(C* scores, const Sequence& s, const Spans& spans) {

@@ -10,6 +10,7 @@
 
 #include "engine/ops/attention/attention.kernels.h"
 #include "engine/ops/backend/kernel.cuda.h"
+#include "engine/ops/backend/math.cuda.h"
 
 namespace trireme::cuda {
 
@@ -119,6 +120,16 @@ __device__ SeenColumns seen_columns(const AttentionTile& t, int64_t row, int64_t
 template <class F>
 __device__ F base_of(F lse) {
   return lse == -kInfinity ? F{kInfinity} : lse * static_cast<F>(kLog2E);
+}
+
+// Score under a soft cap, cap tanh(score / cap), and the factor of its gradient; cap == 0: none.
+template <class F>
+__device__ F capped(F score, F cap) {
+  return cap > 0 ? cap * hyperbolic_tangent(score / cap) : score;
+}
+template <class F>
+__device__ F cap_slope(F capped_score, F cap) {
+  return cap > 0 ? F{1} - capped_score / cap * (capped_score / cap) : F{1};
 }
 
 // --- dropout ---

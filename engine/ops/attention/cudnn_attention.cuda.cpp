@@ -185,8 +185,8 @@ std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<
                                             : a.longest > 0 && dnn::functions().cudnnGetVersion() >=
                                                                    kKnowsEmptySequences;
   const bool fits = gpu.attention != nullptr && !a.by_segments && a.drop_threshold == 0 &&
-                    (a.window == 0 || a.window >= longest) && lengths && a.sequences > 0 &&
-                    a.tokens == a.keys && a.width % 8 == 0 && a.width <= 128 &&
+                    a.cap == 0 && (a.window == 0 || a.window >= longest) && lengths &&
+                    a.sequences > 0 && a.tokens == a.keys && a.width % 8 == 0 && a.width <= 128 &&
                     (a.keep_lse || longest >= kShortestPrompt);
   if (!fits || !aligned(a.q) || !aligned(a.k) || !aligned(a.v)) return std::nullopt;
   AttentionShape s{};

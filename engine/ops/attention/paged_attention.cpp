@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "engine/ops/attention/paged_attention.kernels.h"
 #include "engine/ops/backend/pick_kernel.h"
@@ -160,10 +161,10 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
                 " query heads cannot share ", kv_heads, " key/value heads");
   TRIREME_CHECK(q.size(2) <= cpu::kWidestPagedHead, op, ": heads of ", q.size(2),
                 " elements, at most ", cpu::kWidestPagedHead);
-  TRIREME_CHECK(std::isfinite(args.scale) && args.window >= 0 && args.max_queries > 0 &&
-                    args.longest_context >= 0,
-                op, ": scale ", args.scale, ", window ", args.window, ", max_queries ",
-                args.max_queries, ", longest_context ", args.longest_context);
+  TRIREME_CHECK(std::isfinite(args.scale) && std::isfinite(args.soft_cap) && args.soft_cap >= 0 &&
+                    args.window >= 0 && args.max_queries > 0 && args.longest_context >= 0,
+                op, ": scale ", args.scale, ", soft_cap ", args.soft_cap, ", window ", args.window,
+                ", max_queries ", args.max_queries, ", longest_context ", args.longest_context);
   if (args.sinks.present()) check_operand(op, "sinks", args.sinks, dtype, {heads});
   // Memory is sized for any context, so that one plan serves all; thread blocks for this one.
   const int64_t table_keys = block_table.size(1) * k_pool.size(2);
@@ -200,6 +201,7 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
         .max_blocks = block_table.size(1),
         .max_queries = args.max_queries,
         .scale = static_cast<C>(args.scale),
+        .cap = static_cast<C>(args.soft_cap * std::numbers::log2e),
         .window = args.window,
         .parts = max_parts(max_keys),
         .partial = partial.present() ? partial->as<C>() : nullptr,

@@ -160,13 +160,15 @@ void score_rows(Work<C>& w, const Keys<C>& keys, int64_t rows, int64_t count) {
 // rescales the row's running sums.
 template <class C>
 TRIREME_INLINE void softmax_row(Work<C>& w, const Keys<C>& keys, int64_t r, int64_t begin,
-                                int64_t end) {
+                                int64_t end, C cap) {
   constexpr int kN = kLanes<C>;
   constexpr C kNone = -__builtin_inff();
   C* const scores = w.scores + r * kPagedKeys;
   if (keys.scaled)
     for (int64_t j = 0; j < kPagedKeys; j += kN)
       store(scores + j, load(scores + j) * load(keys.k_scale + j));
+  if (cap > 0)
+    for (int64_t j = 0; j < kPagedKeys; j += kN) store(scores + j, capped(load(scores + j), cap));
   for (int64_t j = 0; j < begin; ++j) scores[j] = kNone;
   for (int64_t j = end; j < kPagedKeys; ++j) scores[j] = kNone;
   Vec<C> most = splat<Vec<C>>(w.maximum[r]);
@@ -245,7 +247,7 @@ void attend_step(const PagedAttention<T>& a, const PagedPools& pools, const Tile
     const int64_t begin = begin_of(r), end = end_of(r);
     int64_t same = r;
     for (; same < t.rows && begin_of(same) == begin && end_of(same) == end; ++same)
-      if (begin < end) softmax_row(w, keys, same, begin, end);
+      if (begin < end) softmax_row(w, keys, same, begin, end, a.cap);
     if (begin < end) {
       for (; r + 4 <= same; r += 4) add_row_values<4, 2>(w, keys, r, begin, end);
       for (; r < same; ++r) add_row_values<1, 4>(w, keys, r, begin, end);

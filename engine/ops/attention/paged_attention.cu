@@ -90,7 +90,11 @@ __global__ void __launch_bounds__(kBlockedThreads, 2)
     F scores[kOwn][kColumns];
     inner_products<D>(scores, queries + own * Tile::kStride, keys + lane * Tile::kStride);
 #pragma unroll
-    for (int r = 0; r < kOwn; ++r) hide_columns<Tile::kRows>(scores[r], p.t, p.query(own + r), j0);
+    for (int r = 0; r < kOwn; ++r) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) scores[r][c] = capped(scores[r][c], a.cap);
+      hide_columns<Tile::kRows>(scores[r], p.t, p.query(own + r), j0);
+    }
     softmax_tile(running, scores, sums);
 #pragma unroll
     for (int r = 0; r < kOwn; ++r)

@@ -43,6 +43,7 @@ struct PagedAttentionArgs {
   // No context is longer; 0: M P. A GPU launches as many thread blocks as this many keys need, so
   // pass the sequences' current lengths, not their limits.
   int64_t longest_context = 0;
+  double soft_cap = 0.0;   // as in AttentionArgs
   ConstTensor sinks = {};  // (H), q's dtype: as in AttentionArgs; absent: none
 };
 

@@ -21,6 +21,7 @@ struct PagedAttention {
   const T* sinks;  // (heads); null: none
   int64_t sequences, tokens, heads, kv_heads, width, block_size, max_blocks, max_queries;
   C scale;
+  C cap;           // soft cap of the scores, in units of log 2; 0: none
   int64_t window;  // 0: unlimited
   // GPU only: largest number of parts of any sequence's keys (PagedParts). If sequence n has
   // several parts, part p of query i stores two results for each head, at row p * queries + i of n:

@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
     WarpTile<kTiles> s;
     row_products<D>(s, rows, tiles.keys() + own * kMmaStride<D>);
     tiles.scale_scores(s, own);
-    scale_and_hide(s, scale, seen);
+    scale_and_hide(s, scale, a.cap, seen);
     softmax<D>(running, s, sums);
     add_weighted<D>(sums, s, tiles.values() + own * kMmaStride<D>);
   }

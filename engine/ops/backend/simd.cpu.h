@@ -3,7 +3,7 @@
 //   Vec<float>, Vec<double>   GCC vector types as wide as a register: + - * / < ?: work per element
 //   load, store               from and to float, double, bf16, f16; *_partial for the last few
 //   splat, sum, transpose
-//   fast_exp, fast_exp2_small, fast_sigmoid, fast_tanh
+//   fast_exp, fast_exp2_small, fast_sigmoid, fast_tanh, capped
 //                             templates for a scalar or a vector, without branches, so that a plain
 //                             loop over them vectorises too
 //
@@ -368,6 +368,12 @@ TRIREME_INLINE V fast_tanh(V x) {
   numerator = large ? signed_e : numerator;
   denominator = large ? e + S(1) : denominator;
   return numerator / denominator;
+}
+
+// x under a soft cap: cap tanh(x / cap).
+template <class V>
+TRIREME_INLINE V capped(V x, typename Traits<V>::Scalar cap) {
+  return cap * fast_tanh(x / cap);
 }
 
 }  // namespace trireme::cpu::TRIREME_ISA

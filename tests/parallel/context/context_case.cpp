@@ -36,6 +36,7 @@ AttentionArgs args_of(const ContextCase& c) {
   args.scale = 1.0 / std::sqrt(static_cast<double>(c.width));
   args.dropout = c.dropout;
   args.window = c.window;
+  args.soft_cap = c.soft_cap;
   args.key = {91, stream_id("context")};
   return args;
 }

@@ -15,6 +15,7 @@ struct ContextCase {
   int64_t heads = 4, kv_heads = 2, width = 8;
   double dropout = 0;
   int64_t window = 0;
+  double soft_cap = 0;
   int64_t multiple = 1;
   ContextBalance balance = ContextBalance::kZigzag;
   ContextCommType type = ContextCommType::kP2P;

@@ -28,6 +28,8 @@ std::vector<ContextCase> cases() {
   ContextCase dropped = packed(2, 75, {6, 40});
   dropped.dropout = 0.3;
   all.push_back(dropped);
+  dropped.soft_cap = 0.7;
+  all.push_back(dropped);
   return all;
 }
 

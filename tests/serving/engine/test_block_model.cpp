@@ -112,7 +112,8 @@ double min_distance(std::span<const float> a, std::span<const float> b) {
 const std::vector<ModelFamily> kFamilies = {
     ModelFamily::kLlama,   ModelFamily::kGpt2,       ModelFamily::kMixtral, ModelFamily::kGemma3,
     ModelFamily::kQwen3,   ModelFamily::kDeepseekV3, ModelFamily::kKimiK2,  ModelFamily::kSmolLm3,
-    ModelFamily::kGranite, ModelFamily::kOlmo2,      ModelFamily::kGlm4,    ModelFamily::kGptOss};
+    ModelFamily::kGranite, ModelFamily::kOlmo2,      ModelFamily::kGlm4,    ModelFamily::kGptOss,
+    ModelFamily::kGemma2};
 
 // One rounding of 32 normal values to int8 has an RMS error of e / sqrt(12) with e = max / 127:
 // about half a percent of their magnitude. About ten of them follow one another, so that 3 % in the

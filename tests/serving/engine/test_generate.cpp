@@ -216,7 +216,8 @@ INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
                                            ModelFamily::kKimiK2, ModelFamily::kSmolLm3,
                                            ModelFamily::kGranite, ModelFamily::kOlmo2,
-                                           ModelFamily::kGlm4, ModelFamily::kGptOss));
+                                           ModelFamily::kGlm4, ModelFamily::kGptOss,
+                                           ModelFamily::kGemma2));
 
 }  // namespace
 }  // namespace trireme::test_generate

@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Batches,
                                            ModelFamily::kMixtral, ModelFamily::kKimiK2,
                                            ModelFamily::kSmolLm3, ModelFamily::kGranite,
                                            ModelFamily::kOlmo2, ModelFamily::kGlm4,
-                                           ModelFamily::kGptOss));
+                                           ModelFamily::kGptOss, ModelFamily::kGemma2));
 
 // A pass that throws leaves no state that affects the next one.
 TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {

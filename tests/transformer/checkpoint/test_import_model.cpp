@@ -91,6 +91,8 @@ TEST(ModelCopies, ModelsOfTransformersComeBack) {
                            "gpt_oss_full",
                            "granitemoe",
                            "granitemoe_biases",
+                           "gemma2",
+                           "gemma2_caps",
                            "seed_oss",
                            "seed_oss_biases",
                            "glm",

@@ -116,8 +116,8 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
                 "; only gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
                 "deepseek, deepseek_v2, deepseek_v3, gemma3_text, kimi_k2, "
                 "smollm3, granite, olmo2, olmo3, seed_oss, glm, glm4, glm4_moe, minimax_m2, phi3, "
-                "ministral3, ernie4_5, exaone4, hunyuan_v1_dense, gpt_oss and "
-                "granitemoe are");
+                "ministral3, ernie4_5, exaone4, hunyuan_v1_dense, gpt_oss, "
+                "granitemoe and gemma2 are");
 }
 
 TEST(ModelConfig, AFamilyThatIsNotImplementedIsRefusedWithItsFeatures) {
@@ -144,7 +144,7 @@ TEST(ModelConfig, AnUnknownFamilyNamesTheNearest) {
   };
   EXPECT_EQ(nearest("lama"), "llama");
   EXPECT_EQ(nearest("qwen3_next"), "qwen3_moe, qwen3");
-  EXPECT_EQ(nearest("gemma2"), "gemma3_text");
+  EXPECT_EQ(nearest("gemma_2"), "gemma3_text, gemma2");
   EXPECT_EQ(nearest("deepseek_v4"), "deepseek_v2, deepseek_v3");
   EXPECT_EQ(nearest("ministral"), "ministral3");
   EXPECT_EQ(nearest("bert"), "");
@@ -319,8 +319,8 @@ TEST(ModelConfig, MissingAndUnknownKeys) {
       "model.model_type: is required: gpt2, llama, mistral, qwen2, qwen3, mixtral, "
       "qwen2_moe, qwen3_moe, deepseek, deepseek_v2, "
       "deepseek_v3, gemma3_text, kimi_k2, smollm3, granite, olmo2, olmo3, seed_oss, glm, glm4, "
-      "glm4_moe, minimax_m2, phi3, ministral3, ernie4_5, exaone4, hunyuan_v1_dense, gpt_oss or "
-      "granitemoe");
+      "glm4_moe, minimax_m2, phi3, ministral3, ernie4_5, exaone4, hunyuan_v1_dense, gpt_oss, "
+      "granitemoe or gemma2");
   EXPECT_EQ(model_problem(parse_json("[]", "t")), "model: must be an object, got []");
   EXPECT_EQ(model_problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");

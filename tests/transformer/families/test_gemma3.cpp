@@ -40,11 +40,17 @@ TEST(Families, Gemma3AsPublished) {
   expect_round_trip(c);
 }
 
+TEST(Families, Gemma3MayHaveASoftCapOfLogits) {
+  const PublishedConfig got = read_published(kGemma3, R"("final_logit_softcapping": 30.0)");
+  EXPECT_TRUE(got.errors.empty());
+  EXPECT_EQ(got.config.logits_soft_cap, 30);
+  expect_round_trip(got.config);
+}
+
 TEST(Families, WhatGemma3CannotBe) {
-  EXPECT_EQ(
-      published_problem(kGemma3, R"("final_logit_softcapping": 30.0)"),
-      "model.final_logit_softcapping: 30.0 is not available in this version (logits capped by "
-      "tanh)");
+  EXPECT_EQ(published_problem(kGemma3, R"("attn_logit_softcapping": 30.0)"),
+            "model.attn_logit_softcapping: 30.0 is not available in this version (attention logits "
+            "capped by tanh)");
   EXPECT_EQ(
       published_problem(kGemma3, R"("use_bidirectional_attention": true)"),
       "model.use_bidirectional_attention: true is not available in this version (attention to "

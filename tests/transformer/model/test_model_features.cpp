@@ -43,6 +43,11 @@ TEST(ModelFeatures, ScalesAndLayersWithoutPositions) {
   for (const char* one :
        {"embedding times 12", "attention and MLP times 0.22", "logits divided by 16"})
     EXPECT_NE(std::ranges::find(granite, one), granite.end()) << one;
+  const Features gemma2 = features_of("gemma-2-9b");
+  for (const char* one :
+       {"attention with softmax scale 0.0625, scores under a soft cap of 50",
+        "logits under a soft cap of 30", "window of 4096 tokens in 21 of 42 layers"})
+    EXPECT_NE(std::ranges::find(gemma2, one), gemma2.end()) << one;
   EXPECT_EQ(features_of("smollm3-3b").at(0),
             "rotary positions, base 5000000, none in 9 of 36 layers");
 }

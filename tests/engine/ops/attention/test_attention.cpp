@@ -132,9 +132,14 @@ void add_query(Reference& r, const Case& c, const Values& x, int64_t global_row,
     for (size_t d = 0; d < width; ++d) sum.add(0, a[i + d], b[j + d]);
     return std::pair(sum.value[0], sum.magnitude[0]);
   };
-  std::vector<double> score;
-  for (int64_t j = at.begin; j < at.end; ++j)
-    score.push_back(c.args.scale * dot(x.q, tq, x.k, key_row(j)).first);
+  // Scores, and the slopes of their soft cap.
+  std::vector<double> score, slope;
+  const double cap = c.args.soft_cap;
+  for (int64_t j = at.begin; j < at.end; ++j) {
+    const double plain = c.args.scale * dot(x.q, tq, x.k, key_row(j)).first;
+    score.push_back(cap > 0 ? cap * std::tanh(plain / cap) : plain);
+    slope.push_back(cap > 0 ? 1 - score.back() / cap * (score.back() / cap) : 1);
+  }
   const double maximum = std::ranges::max_element(score)[0];
   double total = 0;
   for (double s : score) total += std::exp(s - maximum);
@@ -146,7 +151,8 @@ void add_query(Reference& r, const Case& c, const Values& x, int64_t global_row,
     const double p = std::exp(score[static_cast<size_t>(j - at.begin)] - lse);
     const double keep = keep_factor(c, global_row, at.h, j);
     const auto [dp, dp_size] = dot(x.dout, tq, x.v, tk);
-    const double ds = keep * dp - delta, ds_size = keep * dp_size + delta_size;
+    const double steep = slope[static_cast<size_t>(j - at.begin)];
+    const double ds = steep * (keep * dp - delta), ds_size = keep * dp_size + delta_size;
     for (size_t d = 0; d < width; ++d) {
       r.out.add(tq + d, p * keep, x.v[tk + d]);
       r.dv.add(tk + d, p * keep, x.dout[tq + d]);
@@ -192,7 +198,8 @@ void expect_lse(const Tensor& got, const std::vector<double>& want, Tolerance to
 void expect_close(const Operands& x) {
   const Case& c = x.c;
   SCOPED_TRACE(concat(x.dtype, " T ", c.tokens(), " Tk ", c.keys(), " H ", c.heads, "/", c.kv_heads,
-                      " D ", c.width, " window ", c.args.window, " dropout ", c.args.dropout));
+                      " D ", c.width, " window ", c.args.window, " dropout ", c.args.dropout,
+                      " soft cap ", c.args.soft_cap));
   const Reference want = reference(x);
   // The longest chain of sums: over D for a score, then over keys or over the group's queries.
   const int64_t terms = c.width + std::max(c.keys(), c.tokens() * c.heads / c.kv_heads);
@@ -250,6 +257,13 @@ std::vector<Case> cases() {
   dropped.args.dropout = 0.25;
   dropped.args.key = {77, stream_id("attention")};
   all.push_back(dropped);
+  const std::vector<Case> plain = all;
+  for (const double cap : {0.7, 50.0})
+    for (const size_t n :
+         {size_t{3}, size_t{12}, plain.size() - 1, plain.size() - 2, plain.size() - 4}) {
+      all.push_back(plain[n]);
+      all.back().args.soft_cap = cap;
+    }
   return all;
 }
 
@@ -293,6 +307,8 @@ TEST(Attention, GradientsAreTheDerivativeOfTheForward) {
   all.back().args.key = {5, stream_id("fd")};
   all.push_back(all[0]);
   all.back().cu_k = {0, 2, 16};  // queries without keys in the first sequence
+  all.push_back(all[1]);
+  all.back().args.soft_cap = 0.8;
   for (const Case& c : all) {
     Ctx ctx(1, "test");
     Operands x(c, DType::kF64);
@@ -319,7 +335,7 @@ TEST(Attention, GradientsAreTheDerivativeOfTheForward) {
 
 TEST(Attention, BitsDoNotDependOnThreads) {
   const std::vector<Case> all = cases();
-  std::vector<Case> few = {all[2], all.back(), all[all.size() - 3]};
+  std::vector<Case> few = {all[2], all.back(), all[all.size() - 3], all[all.size() - 8]};
   few.push_back(self_attention({0, 300}, 2, 1, 32));  // divided by heads or by blocks
   for (const Case& c : few)
     for (const DType dtype : {DType::kF32, DType::kBF16})

@@ -11,7 +11,12 @@ namespace {
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 20, kBlock = 4, kBlocks = 12;
 
-class PagedAttention : public testing::TestWithParam<int64_t> {};
+struct Form {
+  int64_t window = 0;
+  double soft_cap = 0;
+};
+
+class PagedAttention : public testing::TestWithParam<Form> {};
 
 TEST_P(PagedAttention, IsAttentionOverTheGatheredKeys) {
   Ctx ctx(1, "test");
@@ -39,9 +44,12 @@ TEST_P(PagedAttention, IsAttentionOverTheGatheredKeys) {
   EXPECT_EQ(compare_exact(*v_back, *v), "");
 
   const TestTensor want = random("want", queries), lse = random("lse", {kHeads, 5});
-  const AttentionArgs in_a_row{.scale = 0.4, .window = GetParam(), .key = {}, .global_row = {}};
+  const auto [window, soft_cap] = GetParam();
+  const AttentionArgs in_a_row{
+      .scale = 0.4, .soft_cap = soft_cap, .window = window, .key = {}, .global_row = {}};
   attention_forward(ctx, want, lse, q, k, v, offsets, key_offsets, in_a_row);
-  const PagedAttentionArgs args{.scale = 0.4, .window = GetParam(), .max_queries = 3};
+  const PagedAttentionArgs args{
+      .scale = 0.4, .window = window, .max_queries = 3, .soft_cap = soft_cap};
   for_each_kernel([&](Ctx& kernel) {
     TestTensor got = random("got", queries);
     paged_attention(kernel, got, q, k_pool, v_pool, blocks, offsets, context, args);
@@ -50,7 +58,8 @@ TEST_P(PagedAttention, IsAttentionOverTheGatheredKeys) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Windows, PagedAttention, testing::Values(0, 5));
+INSTANTIATE_TEST_SUITE_P(Forms, PagedAttention,
+                         testing::Values(Form{}, Form{.window = 5}, Form{5, 0.6}, Form{0, 30}));
 
 // A sequence of `keys` tokens, all of them queries, with keys in blocks of 16.
 struct Long {

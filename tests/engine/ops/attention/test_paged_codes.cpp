@@ -119,8 +119,9 @@ TEST_P(PagedTypes, IsAttentionOverRoundedKeys) {
     return TestTensor(DType::kF32, {std::ssize(x) / (kKvHeads * width), kKvHeads, width}, x);
   };
   const TestTensor query(DType::kF32, {70, kHeads, width}, q), key = operand(k), value = operand(v);
-  for (const int64_t window : {0, 33}) {
-    const PagedAttentionArgs args{.scale = scale, .window = window, .max_queries = 70};
+  for (const auto& [window, soft_cap] : {std::pair{0, 0.0}, {33, 0.0}, {33, 0.6}}) {
+    const PagedAttentionArgs args{
+        .scale = scale, .window = window, .max_queries = 70, .soft_cap = soft_cap};
     for_each_kernel([&](Ctx& ctx) {
       Pool pool(type, width), exact({DType::kF32}, width), rounded({DType::kF32}, width);
       paged_append(ctx, pool.k, pool.v, key, value, slots, pool.scales());

@@ -284,7 +284,7 @@ TEST(GgufModel, WhatItCannotSayIsRefused) {
   for (const char* name :
        {"deepseek_v3", "kimi_k2", "smollm3", "granite", "olmo2", "olmo3", "seed_oss", "glm", "glm4",
         "glm4_moe", "minimax_m2", "phi3", "ministral3", "ernie4_5", "exaone4", "hunyuan_v1_dense",
-        "gpt_oss", "granitemoe"})
+        "gpt_oss", "granitemoe", "gemma2"})
     expect_refused(golden + name, "cannot be written as GGUF");
   Json json = expert_model("qwen3_moe");
   json["norm_topk_prob"] = false;
