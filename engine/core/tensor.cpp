@@ -143,4 +143,12 @@ void check_operand(const char* op, const char* operand, const ConstTensor& t, DT
   check_contiguous(op, operand, t);
 }
 
+void check_strided(const char* op, const char* operand, const ConstTensor& t, DType dtype,
+                   const Shape& shape) {
+  check_shape(op, operand, t, shape);
+  check_dtype(op, operand, t, dtype);
+  TRIREME_CHECK(t.size(-1) <= 1 || t.stride(-1) == 1, op, ": ", operand, " has stride ",
+                t.stride(-1), " in its last dimension, expected 1");
+}
+
 }  // namespace trireme

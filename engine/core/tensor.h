@@ -128,5 +128,8 @@ void check_contiguous(const char* op, const char* operand, const ConstTensor& t)
 // All three.
 void check_operand(const char* op, const char* operand, const ConstTensor& t, DType dtype,
                    const Shape& shape);
+// The first two, and a stride of 1 in the last dimension; other strides are free.
+void check_strided(const char* op, const char* operand, const ConstTensor& t, DType dtype,
+                   const Shape& shape);
 
 }  // namespace trireme

@@ -16,14 +16,6 @@ struct Sizes {
   int64_t tokens, keys, heads, kv_heads, width, padded_width, sequences;
 };
 
-void check_heads(const char* op, const char* operand, const ConstTensor& t, DType dtype,
-                 const Shape& shape) {
-  check_dtype(op, operand, t, dtype);
-  check_shape(op, operand, t, shape);
-  TRIREME_CHECK(t.size(2) <= 1 || t.stride(2) == 1, op, ": ", operand, " has stride ", t.stride(2),
-                " in its last dimension, want 1");
-}
-
 Sizes check_inputs(const char* op, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                    const ConstTensor& lse, int64_t sequences, const AttentionArgs& args) {
   TRIREME_CHECK(q.rank() == 3 && k.rank() == 3, op, ": q ", q.shape(), " and k ", k.shape(),
@@ -33,9 +25,9 @@ Sizes check_inputs(const char* op, const ConstTensor& q, const ConstTensor& k, c
           sequences};
   TRIREME_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0, op, ": ", s.heads,
                 " query heads cannot share ", s.kv_heads, " key/value heads");
-  check_heads(op, "q", q, q.dtype(), {s.tokens, s.heads, s.width});
-  check_heads(op, "k", k, q.dtype(), {s.keys, s.kv_heads, s.width});
-  check_heads(op, "v", v, q.dtype(), {s.keys, s.kv_heads, s.width});
+  check_strided(op, "q", q, q.dtype(), {s.tokens, s.heads, s.width});
+  check_strided(op, "k", k, q.dtype(), {s.keys, s.kv_heads, s.width});
+  check_strided(op, "v", v, q.dtype(), {s.keys, s.kv_heads, s.width});
   check_operand(op, "lse", lse, sum_dtype(q.dtype()), {s.heads, s.tokens});
   TRIREME_CHECK(std::isfinite(args.scale) && args.soft_cap >= 0 && std::isfinite(args.soft_cap), op,
                 ": scale ", args.scale, ", soft_cap ", args.soft_cap);
@@ -56,7 +48,7 @@ Sizes check_operands(const char* op, const ConstTensor& q, const ConstTensor& k,
                      const ConstTensor& v, const ConstTensor& out, const ConstTensor& lse,
                      const ConstTensor& cu_q, const ConstTensor& cu_k, const AttentionArgs& args) {
   const Sizes s = check_inputs(op, q, k, v, lse, cu_q.numel() - 1, args);
-  check_heads(op, "out", out, q.dtype(), q.shape());
+  check_strided(op, "out", out, q.dtype(), q.shape());
   TRIREME_CHECK(args.window == 0 || args.causal, op, ": window ", args.window,
                 " needs causal attention");
   TRIREME_CHECK(s.sequences >= 0, op, ": cu_q is empty; it starts with 0");
@@ -250,10 +242,10 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
   const char* op = "attention_backward";
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
   const Sizes s = check_operands(op, q, k, v, out, lse, cu_q, cu_k, args);
-  check_heads(op, "dout", dout, q.dtype(), q.shape());
-  check_heads(op, "dq", dq, q.dtype(), q.shape());
-  check_heads(op, "dk", dk, q.dtype(), k.shape());
-  check_heads(op, "dv", dv, q.dtype(), k.shape());
+  check_strided(op, "dout", dout, q.dtype(), q.shape());
+  check_strided(op, "dq", dq, q.dtype(), q.shape());
+  check_strided(op, "dk", dk, q.dtype(), k.shape());
+  check_strided(op, "dv", dv, q.dtype(), k.shape());
   if (args.sinks.present())
     attention_sinks_backward(ctx, args.d_sinks, dout, out, lse, args.sinks, args.accumulate_sinks);
   const int64_t owned = owned_keys(s);
@@ -284,7 +276,7 @@ void attention_segments_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
   const char* op = "attention_segments_forward";
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
   const Sizes s = check_segmented(op, q, k, v, lse, segments, args);
-  check_heads(op, "out", out, sum_dtype(q.dtype()), q.shape());
+  check_strided(op, "out", out, sum_dtype(q.dtype()), q.shape());
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width), false);
   if (ctx.planning()) return;
   check_segment_values(ctx, op, segments, s, args.dropout);
@@ -308,11 +300,11 @@ void attention_segments_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, c
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
   const Sizes s = check_segmented(op, q, k, v, lse, segments, args);
   const DType sum = sum_dtype(q.dtype());
-  check_heads(op, "out", out, q.dtype(), q.shape());
-  check_heads(op, "dout", dout, q.dtype(), q.shape());
-  check_heads(op, "dq", dq, sum, q.shape());
-  check_heads(op, "dk", dk, sum, k.shape());
-  check_heads(op, "dv", dv, sum, k.shape());
+  check_strided(op, "out", out, q.dtype(), q.shape());
+  check_strided(op, "dout", dout, q.dtype(), q.shape());
+  check_strided(op, "dq", dq, sum, q.shape());
+  check_strided(op, "dk", dk, sum, k.shape());
+  check_strided(op, "dv", dv, sum, k.shape());
   const int64_t owned = owned_keys(s);
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned),
                         true);

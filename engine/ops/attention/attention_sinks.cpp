@@ -9,10 +9,7 @@ namespace {
 
 void check_rows(const char* op, const char* operand, const ConstTensor& t, const ConstTensor& out) {
   TRIREME_CHECK(out.rank() == 3, op, ": out is ", out.shape(), ", expected (T, H, D)");
-  check_dtype(op, operand, t, out.dtype());
-  check_shape(op, operand, t, out.shape());
-  TRIREME_CHECK(t.size(2) <= 1 || t.stride(2) == 1, op, ": ", operand, " has stride ", t.stride(2),
-                " in its last dimension, want 1");
+  check_strided(op, operand, t, out.dtype(), out.shape());
 }
 
 void check_sinks(const char* op, const ConstTensor& out, const ConstTensor& lse,

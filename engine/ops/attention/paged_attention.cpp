@@ -11,14 +11,6 @@
 namespace trireme {
 namespace {
 
-void check_paged_heads(const char* op, const char* operand, const ConstTensor& t, DType dtype,
-                       const Shape& shape) {
-  check_dtype(op, operand, t, dtype);
-  check_shape(op, operand, t, shape);
-  TRIREME_CHECK(t.size(2) <= 1 || t.stride(2) == 1, op, ": ", operand, " has stride ", t.stride(2),
-                " in its last dimension, want 1");
-}
-
 // dtype: of the other operands.
 void check_pools(const Ctx& ctx, const char* op, const ConstTensor& k_pool,
                  const ConstTensor& v_pool, const PagedScales& scales, DType dtype) {
@@ -101,8 +93,8 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
   check_pools(ctx, op, k_pool, v_pool, scales, k.dtype());
   TRIREME_CHECK(store || k_pool.dtype() == k.dtype(), op, ": pools of ", k_pool.dtype());
   const Shape rows{k.size(0), k_pool.size(1), k_pool.size(3)};
-  check_paged_heads(op, "k", k, k.dtype(), rows);
-  check_paged_heads(op, "v", v, k.dtype(), rows);
+  check_strided(op, "k", k, k.dtype(), rows);
+  check_strided(op, "v", v, k.dtype(), rows);
   check_operand(op, "slots", slots, DType::kI64, {rows[0]});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
@@ -152,8 +144,8 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
                 ", expected (T, H, D), block_table ", block_table.shape(), ", expected (S, M)");
   const int64_t sequences = block_table.size(0), heads = q.size(1), kv_heads = k_pool.size(1);
   const DType dtype = q.dtype(), sums = sum_dtype(dtype);
-  check_paged_heads(op, "q", q, dtype, {q.size(0), heads, k_pool.size(3)});
-  check_paged_heads(op, "out", out, dtype, q.shape());
+  check_strided(op, "q", q, dtype, {q.size(0), heads, k_pool.size(3)});
+  check_strided(op, "out", out, dtype, q.shape());
   check_operand(op, "block_table", block_table, DType::kI32, block_table.shape());
   check_operand(op, "cu_q", cu_q, DType::kI32, {sequences + 1});
   check_operand(op, "context_lens", context_lens, DType::kI32, {sequences});

@@ -1,7 +1,6 @@
 #include "engine/ops/moe/grouped_bias.h"
 
-#include <algorithm>
-
+#include "engine/ops/moe/grouped_gemm.h"
 #include "engine/ops/rows/activation.h"
 
 namespace trireme {
@@ -11,11 +10,7 @@ void check_ranges(const char* op, const ConstTensor& y, size_t experts,
                   std::span<const int64_t> offsets, bool planning) {
   TRIREME_CHECK(y.rank() == 2, op, ": ", y.shape(), ", expected (R, N)");
   check_contiguous(op, "rows", y);
-  if (planning) return;
-  TRIREME_CHECK(offsets.size() == experts + 1 && offsets.front() == 0 &&
-                    std::ranges::is_sorted(offsets) && offsets.back() <= y.size(0),
-                op, ": ", offsets.size(), " offsets up to ", offsets.empty() ? -1 : offsets.back(),
-                " for ", experts, " experts and ", y.size(0), " rows");
+  if (!planning) check_expert_offsets(op, offsets, experts, y.size(0));
 }
 
 }  // namespace

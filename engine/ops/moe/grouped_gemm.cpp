@@ -30,11 +30,7 @@ void check_offsets(const char* op, const ConstTensor& x, const ConstTensor& y, s
                 ", y ", y.shape(), ", expected (R, K) and (R, N)");
   check_contiguous(op, "x", x);
   check_contiguous(op, "y", y);
-  if (planning) return;
-  TRIREME_CHECK(offsets.size() == experts + 1 && offsets.front() == 0 &&
-                    std::ranges::is_sorted(offsets) && offsets.back() <= x.size(0),
-                op, ": ", offsets.size(), " offsets up to ", offsets.empty() ? -1 : offsets.back(),
-                " for ", experts, " experts and ", x.size(0), " rows");
+  if (!planning) check_expert_offsets(op, offsets, experts, x.size(0));
 }
 
 // A tile's rows of t; a short tile's are copied to `scratch` (kSmallest, columns), padded with
@@ -97,6 +93,14 @@ void multiply_rows(Ctx& ctx, const char* op, const Tensor& y, const ConstTensor&
 }
 
 }  // namespace
+
+void check_expert_offsets(const char* op, std::span<const int64_t> offsets, size_t experts,
+                          int64_t rows) {
+  TRIREME_CHECK(offsets.size() == experts + 1 && offsets.front() == 0 &&
+                    std::ranges::is_sorted(offsets) && offsets.back() <= rows,
+                op, ": ", offsets.size(), " offsets up to ", offsets.empty() ? -1 : offsets.back(),
+                " for ", experts, " experts and ", rows, " rows");
+}
 
 void grouped_linear_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x,
                             std::span<const Tensor> weights, std::span<const int64_t> offsets) {

@@ -17,6 +17,10 @@
 
 namespace trireme {
 
+// Throws if the offsets are not those of `experts` ranges of at most `rows` rows.
+void check_expert_offsets(const char* op, std::span<const int64_t> offsets, size_t experts,
+                          int64_t rows);
+
 // y = x w^T
 void grouped_linear_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x,
                             std::span<const Tensor> weights, std::span<const int64_t> offsets);

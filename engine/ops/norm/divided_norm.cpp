@@ -9,10 +9,7 @@ namespace {
 
 void check_matrix(const char* op, const char* operand, const ConstTensor& t, const ConstTensor& x) {
   TRIREME_CHECK(x.rank() == 2, op, ": x is ", x.shape(), ", expected (T, C)");
-  check_dtype(op, operand, t, x.dtype());
-  check_shape(op, operand, t, x.shape());
-  TRIREME_CHECK(t.size(1) <= 1 || t.stride(1) == 1, op, ": ", operand, " has stride ", t.stride(1),
-                " in its last dimension, want 1");
+  check_strided(op, operand, t, x.dtype(), x.shape());
 }
 
 void check_vectors(const char* op, const ConstTensor& x, const ConstTensor& w,

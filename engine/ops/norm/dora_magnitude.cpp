@@ -5,18 +5,6 @@
 #include "engine/ops/rows/row_blocks.h"
 
 namespace trireme {
-namespace {
-
-void check_outputs(const char* op, const char* operand, const ConstTensor& t, DType dtype,
-                   const Shape& shape) {
-  check_dtype(op, operand, t, dtype);
-  check_shape(op, operand, t, shape);
-  TRIREME_CHECK(t.size(1) <= 1 || t.stride(1) == 1, op, ": ", operand, " has stride ", t.stride(1),
-                " in its last dimension, want 1");
-}
-
-}  // namespace
-
 void adapted_row_squares(Ctx& ctx, const Tensor& squares, const ConstTensor& w,
                          const ConstTensor& a, const ConstTensor& b, double s) {
   const char* op = "adapted_row_squares";
@@ -50,8 +38,8 @@ void scale_outputs(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstT
   TRIREME_CHECK(x.rank() == 2, op, ": x is ", x.shape(), ", expected (T, O)");
   TRIREME_CHECK(m.present() == squares.present(), op, ": m and squares belong together");
   const DType dtype = x.dtype();
-  check_outputs(op, "x", x, dtype, x.shape());
-  check_outputs(op, "y", y, dtype, x.shape());
+  check_strided(op, "x", x, dtype, x.shape());
+  check_strided(op, "y", y, dtype, x.shape());
   if (m.present()) {
     check_operand(op, "m", m, dtype, {x.size(1)});
     check_operand(op, "squares", squares, sum_dtype(dtype), {x.size(1)});
@@ -81,8 +69,8 @@ void magnitude_backward(Ctx& ctx, const Tensor& dm, const ConstTensor& dy, const
   TRIREME_CHECK(dy.rank() == 2, op, ": dy is ", dy.shape(), ", expected (T, O)");
   const DType dtype = dy.dtype(), sums = sum_dtype(dtype);
   const int64_t rows = dy.size(0), columns = dy.size(1), blocks = row_blocks(ctx, rows);
-  check_outputs(op, "dy", dy, dtype, dy.shape());
-  check_outputs(op, "u", u, dtype, dy.shape());
+  check_strided(op, "dy", dy, dtype, dy.shape());
+  check_strided(op, "u", u, dtype, dy.shape());
   check_operand(op, "squares", squares, sums, {columns});
   check_operand(op, "dm", dm, sums, {columns});
   const Activation partial = ctx.allocate("magnitude.partial_sums", sums, Shape{blocks, columns});

@@ -7,14 +7,6 @@
 namespace trireme {
 namespace {
 
-void check_norm_heads(const char* op, const char* operand, const ConstTensor& t, DType dtype,
-                      const Shape& shape) {
-  check_dtype(op, operand, t, dtype);
-  check_shape(op, operand, t, shape);
-  TRIREME_CHECK(t.size(2) <= 1 || t.stride(2) == 1, op, ": ", operand, " has stride ", t.stride(2),
-                " in its last dimension, want 1");
-}
-
 template <class T>
 cpu::HeadRows<const T> rows_of(const ConstTensor& t) {
   return {t.as<T>(), t.stride(0), t.stride(1)};
@@ -31,8 +23,8 @@ void head_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const Cons
   const char* op = "head_norm_forward";
   TRIREME_CHECK(x.rank() == 3 && x.size(1) > 0, op, ": x is ", x.shape(), ", expected (T, H, D)");
   const DType dtype = x.dtype();
-  check_norm_heads(op, "x", x, dtype, x.shape());
-  check_norm_heads(op, "y", y, dtype, x.shape());
+  check_strided(op, "x", x, dtype, x.shape());
+  check_strided(op, "y", y, dtype, x.shape());
   check_operand(op, "w", w, dtype, {x.size(2)});
   check_operand(op, "rstd", rstd, sum_dtype(dtype), {x.size(0), x.size(1)});
   if (ctx.planning()) return;
@@ -59,9 +51,9 @@ void head_norm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const Cons
   const char* op = "head_norm_backward";
   TRIREME_CHECK(x.rank() == 3 && x.size(1) > 0, op, ": x is ", x.shape(), ", expected (T, H, D)");
   const DType dtype = x.dtype(), sums = sum_dtype(dtype);
-  check_norm_heads(op, "x", x, dtype, x.shape());
-  check_norm_heads(op, "dx", dx, dtype, x.shape());
-  check_norm_heads(op, "dy", dy, dtype, x.shape());
+  check_strided(op, "x", x, dtype, x.shape());
+  check_strided(op, "dx", dx, dtype, x.shape());
+  check_strided(op, "dy", dy, dtype, x.shape());
   check_operand(op, "w", w, dtype, {x.size(2)});
   check_operand(op, "rstd", rstd, sums, {x.size(0), x.size(1)});
   check_operand(op, "dw", dw, sums, {x.size(2)});
