@@ -4,14 +4,10 @@
 
 #include "engine/ops/loss/cross_entropy.h"
 #include "tests/support/compare.h"
-#include "tests/support/source_folder.h"
+#include "tests/support/golden_models.h"
 
 namespace trireme::test {
 namespace {
-
-std::string folder_of(const std::string& name) {
-  return concat(test::source_folder(), "/tests/golden/hf/", name);
-}
 
 std::vector<int32_t> ints(const ConstTensor& t) {
   const auto* data = t.as<int32_t>();
@@ -21,7 +17,7 @@ std::vector<int32_t> ints(const ConstTensor& t) {
 }  // namespace
 
 HfCase::HfCase(const std::string& name)
-    : source_(folder_of(name)), expected_(folder_of(name) + "/expected.safetensors") {
+    : source_(golden_folder(name)), expected_(golden_folder(name) + "/expected.safetensors") {
   source_.check(source_.config());
   row_length_ = batch().max_seqlen;
 }

@@ -12,6 +12,7 @@
 #include "parallel/pipeline/make_schedule.h"
 #include "serving/engine/step_stage.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden_models.h"
 #include "tests/training/step/hf_case.h"
 #include "training/step/batch_shard.h"
 #include "training/step/train_step.h"
@@ -23,61 +24,6 @@ namespace {
 // Tolerances: logits relative to the largest one; the loss relative to itself, and gradients in
 // their norm. Both sides compute in float32, in another order.
 constexpr double kLogits = 1e-4, kLoss = 1e-5, kGradient = 1e-4;
-
-const char* const kCases[] = {"gpt2",
-                              "llama",
-                              "llama_linear",
-                              "llama_dynamic",
-                              "llama3",
-                              "llama_yarn",
-                              "mistral",
-                              "llama_yarn_given",
-                              "qwen2",
-                              "qwen3",
-                              "mixtral",
-                              "qwen2_window",
-                              "qwen2_moe",
-                              "qwen3_moe",
-                              "deepseek_v2",
-                              "deepseek_v2_groups",
-                              "deepseek_v3",
-                              "gemma3",
-                              "kimi_k2",
-                              "kimi_k2_plain",
-                              "smollm3",
-                              "smollm3_window",
-                              "granite",
-                              "granite_biases",
-                              "olmo2",
-                              "olmo2_biases",
-                              "olmo3",
-                              "olmo3_yarn",
-                              "phi3",
-                              "phi3_short",
-                              "ministral3",
-                              "ministral3_window",
-                              "ernie4_5",
-                              "ernie4_5_plain",
-                              "exaone4",
-                              "exaone4_full",
-                              "hunyuan_v1_dense",
-                              "hunyuan_v1_dense_plain",
-                              "gpt_oss",
-                              "gpt_oss_full",
-                              "granitemoe",
-                              "granitemoe_biases",
-                              "gemma2",
-                              "gemma2_caps",
-                              "seed_oss",
-                              "seed_oss_biases",
-                              "glm",
-                              "glm_quarter",
-                              "glm4",
-                              "glm4_yarn",
-                              "glm4_moe",
-                              "glm4_moe_groups",
-                              "minimax_m2",
-                              "minimax_m2_whole"};
 
 struct NamedSizes {
   const char* name;
@@ -217,7 +163,7 @@ void expect_step(const HfCase& hf, HfRank& rank) {
   expect_gradients(hf, rank, result.grad_norm);
 }
 
-class HfModels : public ::testing::TestWithParam<const char*> {};
+class HfModels : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(HfModels, LogitsLossAndGradientsUnderEveryLayout) {
   const HfCase hf(GetParam());
@@ -283,8 +229,8 @@ TEST_P(HfModels, ConfigurationsComeBack) {
   EXPECT_TRUE(report.ok() && report.notes().empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Transformers, HfModels, ::testing::ValuesIn(kCases),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Transformers, HfModels, ::testing::ValuesIn(golden_models()),
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace trireme::test::test_hf_models

@@ -11,6 +11,7 @@
 #include "engine/text/gguf_tokenizer.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
@@ -65,46 +66,11 @@ TEST(ModelCopies, ImportThenExportIsByteIdentical) {
     }
 }
 
-// Models of families whose tensors and keys others have too, from transformers and back.
+// Models of every family, from transformers and back.
 TEST(ModelCopies, ModelsOfTransformersComeBack) {
-  for (const char* name : {"kimi_k2",
-                           "kimi_k2_plain",
-                           "smollm3",
-                           "smollm3_window",
-                           "granite",
-                           "granite_biases",
-                           "olmo2",
-                           "olmo2_biases",
-                           "olmo3",
-                           "olmo3_yarn",
-                           "phi3",
-                           "phi3_short",
-                           "ministral3",
-                           "ministral3_window",
-                           "ernie4_5",
-                           "ernie4_5_plain",
-                           "exaone4",
-                           "exaone4_full",
-                           "hunyuan_v1_dense",
-                           "hunyuan_v1_dense_plain",
-                           "gpt_oss",
-                           "gpt_oss_full",
-                           "granitemoe",
-                           "granitemoe_biases",
-                           "gemma2",
-                           "gemma2_caps",
-                           "seed_oss",
-                           "seed_oss_biases",
-                           "glm",
-                           "glm_quarter",
-                           "glm4",
-                           "glm4_yarn",
-                           "glm4_moe",
-                           "glm4_moe_groups",
-                           "minimax_m2",
-                           "minimax_m2_whole"}) {
+  for (const std::string& name : golden_models()) {
     SCOPED_TRACE(name);
-    const std::string golden = concat(source_folder(), "/tests/golden/hf/", name);
+    const std::string golden = golden_folder(name);
     const ScratchDirectory dir;
     const HfModel source(golden);
     import_model(source, dir / "ours", {});
@@ -147,7 +113,7 @@ TEST(ModelCopies, EachTensorKeepsItsType) {
 
 // The selection biases of DeepSeek-V3 are float32 in every file.
 TEST(ModelCopies, TheBiasOfARouterStaysFloat32) {
-  const std::string golden = concat(test::source_folder(), "/tests/golden/hf/deepseek_v3");
+  const std::string golden = golden_folder("deepseek_v3");
   const ScratchDirectory dir;
   write_hf_directory(HfModel(golden), dir / "half", {.dtype = DType::kBF16});
   import_model(HfModel(dir / "half"), dir / "ours", {});

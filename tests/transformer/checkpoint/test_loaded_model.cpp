@@ -10,8 +10,8 @@
 #include "engine/io/safetensors.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/scratch_directory.h"
-#include "tests/support/source_folder.h"
 #include "tests/transformer/formats/hf/refusals.h"
 #include "tests/transformer/formats/hf_directory.h"
 #include "transformer/checkpoint/loaded_model.h"
@@ -37,7 +37,7 @@ TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
 std::string refusal_of_infinity(const std::string& golden, const std::string& tensor,
                                 bool allowed) {
   const ScratchDirectory dir;
-  std::filesystem::copy(source_folder() + "/tests/golden/hf/" + golden, dir / "m");
+  std::filesystem::copy(golden_folder(golden), dir / "m");
   const std::string path = dir / "m/model.safetensors";
   std::string file = read_small_file(path);
   uint64_t size = 0;

@@ -10,8 +10,8 @@
 
 #include "engine/config/parse.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/scratch_directory.h"
-#include "tests/support/source_folder.h"
 #include "tests/transformer/formats/hf_directory.h"
 #include "transformer/formats/gguf/gguf_model.h"
 #include "transformer/formats/hf/hf_model.h"
@@ -205,7 +205,7 @@ std::string refusal(const std::function<void()>& f) {
 
 TEST(Quantize, RoutersAreNoLinearLayers) {
   const auto linear = [](const char* model, const std::string& part) {
-    const HfModel source(concat(test::source_folder(), "/tests/golden/hf/", model));
+    const HfModel source(golden_folder(model));
     for (const ModelParameter& p : model_parameters(source.config()))
       if (p.name == "model.layers.1." + part) return is_linear_weight(source.config(), p);
     ADD_FAILURE() << model << " has no " << part;
@@ -249,7 +249,7 @@ TEST(Quantize, WhatCannotBeIsRefused) {
   EXPECT_NE(refusal([&] { to_fp8(HfModel(dir / "gpt2")); }).find("(in, out)"), std::string::npos);
   for (const char* stacked : {"gpt_oss", "granitemoe"})
     EXPECT_NE(refusal([&] {
-                to_fp8(HfModel(concat(test::source_folder(), "/tests/golden/hf/", stacked)));
+                to_fp8(HfModel(golden_folder(stacked)));
               }).find("holds the experts of a layer in one tensor"),
               std::string::npos)
         << stacked;

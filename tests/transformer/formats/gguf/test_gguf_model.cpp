@@ -12,8 +12,8 @@
 #include "engine/text/gguf_tokenizer.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/scratch_directory.h"
-#include "tests/support/source_folder.h"
 #include "tests/transformer/formats/hf_directory.h"
 #include "transformer/checkpoint/import_model.h"
 #include "transformer/checkpoint/loaded_model.h"
@@ -145,7 +145,7 @@ TEST(GgufModel, WindowsAndScaledPositions) {
        {"llama3", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen2_window", "qwen3"}) {
     SCOPED_TRACE(name);
     const ScratchDirectory dir;
-    expect_same_model(concat(test::source_folder(), "/tests/golden/hf/", name), dir / "x.gguf");
+    expect_same_model(golden_folder(name), dir / "x.gguf");
   }
   // Without a window a mistral becomes a llama in GGUF.
   const ScratchDirectory dir;
@@ -168,8 +168,7 @@ TEST(GgufModel, WindowsAndScaledPositions) {
 // Factors as published by the authors of Llama 3's paper.
 TEST(GgufModel, FactorsOfFrequencies) {
   const ScratchDirectory dir;
-  write_gguf(HfModel(concat(test::source_folder(), "/tests/golden/hf/llama3")), dir / "x.gguf",
-             {.type = "F16"});
+  write_gguf(HfModel(golden_folder("llama3")), dir / "x.gguf", {.type = "F16"});
   const GgufFile file(dir / "x.gguf");
   const SourceTensor* tensor = file.find("rope_freqs.weight");
   ASSERT_NE(tensor, nullptr);
@@ -275,17 +274,16 @@ TEST(GgufModel, WhatItCannotSayIsRefused) {
   };
   HfFiles("llama_variant", DType::kF32).write(dir / "hf");
   expect_refused(dir / "hf", "mlp_bias");
-  const std::string golden = concat(test::source_folder(), "/tests/golden/hf/");
-  expect_refused(golden + "llama_dynamic", "rope_scaling");
-  expect_refused(golden + "llama_yarn_given", "rope_scaling");
-  expect_refused(golden + "qwen2_moe", "mlp_only_layers");
-  expect_refused(golden + "qwen3_moe", "decoder_sparse_step");
-  expect_refused(golden + "gemma3", "query_pre_attn_scalar");
+  expect_refused(golden_folder("llama_dynamic"), "rope_scaling");
+  expect_refused(golden_folder("llama_yarn_given"), "rope_scaling");
+  expect_refused(golden_folder("qwen2_moe"), "mlp_only_layers");
+  expect_refused(golden_folder("qwen3_moe"), "decoder_sparse_step");
+  expect_refused(golden_folder("gemma3"), "query_pre_attn_scalar");
   for (const char* name :
        {"deepseek_v3", "kimi_k2", "smollm3", "granite", "olmo2", "olmo3", "seed_oss", "glm", "glm4",
         "glm4_moe", "minimax_m2", "phi3", "ministral3", "ernie4_5", "exaone4", "hunyuan_v1_dense",
         "gpt_oss", "granitemoe", "gemma2"})
-    expect_refused(golden + name, "cannot be written as GGUF");
+    expect_refused(golden_folder(name), "cannot be written as GGUF");
   Json json = expert_model("qwen3_moe");
   json["norm_topk_prob"] = false;
   HfFiles::random(json, DType::kF32).write(dir / "other");

@@ -11,9 +11,9 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
-#include "tests/support/source_folder.h"
 #include "tests/training/step/golden_case.h"
 #include "tests/transformer/formats/hf/refusals.h"
 #include "tests/transformer/formats/hf_directory.h"
@@ -112,7 +112,7 @@ TEST(HfModel, NamesWithoutPrefixAndTensorsNobodyNeeds) {
 
 // The language model of a multimodal one, with the older names and with the later ones.
 TEST(HfModel, TheLanguageModelOfALargerOne) {
-  const std::string golden = concat(test::source_folder(), "/tests/golden/hf/gemma3");
+  const std::string golden = golden_folder("gemma3");
   const SafetensorsReader weights(golden + "/model.safetensors");
   const std::string ours = "model.";
   for (const std::string prefix : {"language_model.model.", "model.language_model."}) {

@@ -12,9 +12,9 @@
 #include "engine/io/safetensors.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
-#include "tests/support/source_folder.h"
 #include "tests/transformer/formats/hf_directory.h"
 #include "tests/transformer/formats/peft/peft_case.h"
 #include "transformer/checkpoint/loaded_model.h"
@@ -130,13 +130,10 @@ TEST(PeftBeyondFiles, MustBeWhatTheConfigurationSays) {
          "left over: base_model.model.model.layers.1.mlp.up_proj.weight");
   expect(refusal_of("saved", {{"modules_to_save", {"lm_head", "norm", "mlp.up_proj"}}}),
          "missing: base_model.model.model.layers.0.mlp.up_proj.weight");
-  expect(
-      refusal_of("saved", {{"modules_to_save", {"experts"}}},
-                 [](ModelConfig& m) {
-                   m = HfModel(concat(test::source_folder(), "/tests/golden/hf/gpt_oss")).config();
-                 }),
-      "model.layers.0.mlp.experts.down_proj holds the experts of a layer, which no adapter "
-      "replaces");
+  expect(refusal_of("saved", {{"modules_to_save", {"experts"}}},
+                    [](ModelConfig& m) { m = HfModel(golden_folder("gpt_oss")).config(); }),
+         "model.layers.0.mlp.experts.down_proj holds the experts of a layer, which no adapter "
+         "replaces");
   expect(refusal_of("saved", {{"modules_to_save", "lm_head"}}), "must be a list of names");
   expect(refusal_of("saved", {{"modules_to_save", {""}}}), "must be a list of names");
   expect(refusal_of("saved", {{"bias", "some"}}), "bias \"some\" is not supported");

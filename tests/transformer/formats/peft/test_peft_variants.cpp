@@ -10,9 +10,9 @@
 #include "engine/core/error.h"
 #include "engine/io/safetensors.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
-#include "tests/support/source_folder.h"
 #include "tests/transformer/formats/peft/peft_case.h"
 #include "training/run/run_directory.h"
 #include "transformer/formats/hf/hf_model.h"
@@ -137,7 +137,7 @@ TEST(PeftVariants, WithRanksOfTheirOwnAreNoBeginningOfTraining) {
 std::vector<std::string> notes_of_run(const std::string& model, const char* targets) {
   const ScratchDirectory dir;
   RunConfig config;
-  config.checkpoint.load = source_folder() + "/tests/golden/hf/" + model;
+  config.checkpoint.load = golden_folder(model);
   config.model = HfModel(config.checkpoint.load).config();
   config.output_dir = dir / "run";
   config.checkpoint.save = dir / "run/checkpoints";
@@ -164,8 +164,7 @@ TEST(PeftVariants, AttentionIsAWordForItsLayers) {
        {std::pair("qwen3_moe", std::set<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"}),
         std::pair("deepseek_v3", std::set<std::string>{"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa",
                                                        "kv_b_proj", "o_proj"})}) {
-    const ModelConfig config =
-        HfModel(source_folder() + "/tests/golden/hf/" + std::string(model)).config();
+    const ModelConfig config = HfModel(golden_folder(model)).config();
     std::set<std::string> found;
     for (const ModelParameter& p :
          adapter_parameters(config, {.rank = 1, .alpha = 1, .targets = {"attention"}})) {
