@@ -17,13 +17,14 @@ inline constexpr int kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
 
 // Kinds of value of a logical tensor: a checkpoint has several under one name. Users of the format
-// may add kinds; these are the ones that training writes.
+// may add kinds; these are the ones that training and imports write.
 inline constexpr const char* kKindParam = "param";
 inline constexpr const char* kKindMaster = "master";
 inline constexpr const char* kKindExpAvg = "exp_avg";
 inline constexpr const char* kKindExpAvgSq = "exp_avg_sq";
 inline constexpr const char* kKindMomentum = "momentum";
 inline constexpr const char* kKindRouter = "router";  // selection biases and shares of experts
+inline constexpr const char* kKindMtp = "mtp";        // of layers that imports keep for exports
 inline constexpr const char* kKindFloat8 = "float8";  // scales of 8-bit floats and their inputs
 
 struct CheckpointSlice {

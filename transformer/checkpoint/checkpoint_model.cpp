@@ -5,12 +5,13 @@
 namespace trireme {
 namespace {
 
-// Parameters and selection biases of a checkpoint, under their own names.
+// Parameters, selection biases and MTP layers of a checkpoint, under their own names.
 class CheckpointTensors : public TensorSource {
  public:
   explicit CheckpointTensors(const std::string& path) : TensorSource(path), reader_(path) {
     for (const CheckpointTensor& t : reader_.manifest().tensors) {
-      if (t.kind != kKindParam && t.kind != kKindRouter) continue;
+      if (t.kind != kKindParam && t.kind != kKindRouter && t.kind != kKindMtp) continue;
+      if (t.kind == kKindMtp) check_only_kind(t.name);
       add({t.name, text(t.dtype), t.dtype, t.shape, t.numel() * dtype_size(t.dtype)});
       tensors_of_reader_.push_back(&t);
     }
@@ -43,6 +44,12 @@ class CheckpointTensors : public TensorSource {
   }
 
  private:
+  void check_only_kind(const std::string& name) const {
+    for (const char* kind : {kKindParam, kKindRouter})
+      if (reader_.find(kind, name) != nullptr)
+        fail_input(reader_.directory(), ": \"", name, "\" is stored as ", kKindMtp, " and as ",
+                   kind, "; import the model again");
+  }
   CheckpointReader reader_;
   std::vector<const CheckpointTensor*> tensors_of_reader_;
 };
@@ -72,8 +79,8 @@ ParameterMapping CheckpointModel::place(const ModelConfig&, const std::string& p
   return {HfSource{parameter}};
 }
 
-bool CheckpointModel::is_ignored(const ModelConfig&, const std::string& tensor) const {
-  return tensor.ends_with("expert_shares");
+bool CheckpointModel::is_ignored(const ModelConfig& config, const std::string& tensor) const {
+  return tensor.ends_with("expert_shares") || mtp_layer_of(config, tensor) >= 0;
 }
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
 #include "transformer/checkpoint/import_model.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
@@ -8,6 +10,7 @@
 #include "engine/text/tokenizer.h"
 #include "transformer/checkpoint/model_bundle.h"
 #include "transformer/formats/hf/hf_writer.h"
+#include "transformer/formats/mtp_layers.h"
 #include "transformer/formats/text_ends.h"
 #include "transformer/formats/unfinished_copy.h"
 
@@ -46,9 +49,11 @@ std::vector<CheckpointPart> parts_of(const ModelSource& source,
   std::vector<CheckpointPart> parts;
   const DType most = wanted.value_or(source.dtype());
   for (const ModelParameter& p : parameters) {
-    const DType dtype = p.router ? sum_dtype(most)
-                                 : wanted.value_or(source.parameter_dtype(source.config(), p.name));
-    parts.push_back({p.router ? kKindRouter : kKindParam,
+    const DType own = p.router ? sum_dtype(most) : source.parameter_dtype(source.config(), p.name);
+    const DType dtype = p.router || p.mtp ? own : wanted.value_or(own);
+    parts.push_back({p.router ? kKindRouter
+                     : p.mtp  ? kKindMtp
+                              : kKindParam,
                      p.name,
                      p.shape,
                      {},
@@ -64,7 +69,8 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
                              const ImportOptions& options) {
   const ModelConfig& model = source.config();
   source.check(model);
-  const std::vector<ModelParameter> parameters = model_parameters(model);
+  std::vector<ModelParameter> parameters = model_parameters(model);
+  std::ranges::move(mtp_parameters(source), std::back_inserter(parameters));
   const std::vector<CheckpointPart> parts = parts_of(source, parameters, options.dtype);
   int64_t total = 0;
   for (const CheckpointPart& part : parts) total += part.data.bytes();

@@ -10,7 +10,8 @@
 namespace trireme {
 
 struct ImportOptions {
-  std::optional<DType> dtype = {};  // absent: each tensor keeps its own
+  // Absent: each tensor keeps its own. Layers for multi-token prediction always do (mtp_layers.h).
+  std::optional<DType> dtype = {};
   CopyProgress progress = {};
 };
 // Writes a model as checkpoint `root`/step-00000000, streaming, with the tokenizer's files in

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "engine/io/safetensors_directory.h"
 #include "transformer/checkpoint/open_model.h"
+#include "transformer/formats/mtp_layers.h"
 
 namespace trireme {
 namespace {
@@ -56,7 +58,9 @@ std::map<std::string, Item> items_by_parameter(const Side& side) {
   std::map<std::string, Item> items;
   const ModelSource& model = *side.model;
   model.check(model.config());
-  for (const ModelParameter& p : model_parameters(model.config())) {
+  std::vector<ModelParameter> parameters = model_parameters(model.config());
+  std::ranges::move(mtp_parameters(model), std::back_inserter(parameters));
+  for (const ModelParameter& p : parameters) {
     const SourceTensor* tensor = model.tensors().find(model.place(model.config(), p.name).tensor);
     items[p.name] = {p.shape, dtype_of(*tensor), [&model, p](int64_t begin, const Tensor& out) {
                        model.read(model.config(), p, whole_box(p.shape), begin, out);

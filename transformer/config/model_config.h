@@ -123,7 +123,7 @@ struct ModelConfig {
   std::vector<uint8_t> rope_layers;
   MoeConfig moe;  // moe.experts == 0: dense model
   LatentConfig latent;
-  // Layers of published files after the last one, for multi-token prediction; they are not loaded.
+  // Layers of published files after the last one, for multi-token prediction; they are not run.
   int64_t extra_layers = 0;
 
   int64_t window(int64_t layer) const {

@@ -137,7 +137,7 @@ void add_deepseek_v3_attention_keys(Schema& schema) {
 void add_sigmoid_expert_keys(Schema& schema, const SigmoidExperts& preset) {
   schema
       .integer("num_nextn_predict_layers", "0",
-               "multi-token prediction layers after the last layer: left out")
+               "multi-token prediction layers after the last layer: kept by copies, not run")
       .alias({"num_mtp_layers"})
       .at_least(0)
       .at_most(kMaxLayers);

@@ -38,8 +38,8 @@ constinit const Family kDeepseekV3Family = {
     .models = "DeepSeek-V3, R1",
     .special = "latent attention; sigmoid scores, whose choice `e_score_correction_bias` moves",
     .refused =
-        "values wider than keys; layers for several tokens (`num_nextn_predict_layers`) are left "
-        "out with a note",
+        "values wider than keys; layers for several tokens (`num_nextn_predict_layers`) are kept "
+        "by import and export, not run",
     .positions_key = "max_position_embeddings",
     .names = {},
     .peft_adapts_fused_experts = true,

@@ -136,9 +136,11 @@ void write_routing_keys(const MoeConfig& moe, Json& json) {
 void note_extra_layers(const ConfigValues& values, const char* key, const ModelConfig& config,
                        ConfigReport& report) {
   if (config.extra_layers > 0 && values.given(key))
-    report.note(values.spelled(key),
-                concat("the ", config.extra_layers, " layers after layer ", config.num_layers - 1,
-                       ", which predict tokens after the next, are left out"));
+    report.note(
+        values.spelled(key),
+        concat(
+            "the ", config.extra_layers, " layers after layer ", config.num_layers - 1,
+            ", which predict tokens after the next, are not run; copies of the model keep them"));
 }
 
 void add_qwen_layer_keys(Schema& schema) {

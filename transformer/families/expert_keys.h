@@ -36,7 +36,7 @@ void read_routing_keys(const ConfigValues& values, const ExpertKeys& keys, MoeCo
                        ConfigReport& report);
 void write_routing_keys(const MoeConfig& moe, Json& json);
 
-// Notes that the layers for multi-token prediction, whose number `key` gives, are left out.
+// Notes that the layers for multi-token prediction, whose number `key` gives, are not run.
 void note_extra_layers(const ConfigValues& values, const char* key, const ModelConfig& config,
                        ConfigReport& report);
 

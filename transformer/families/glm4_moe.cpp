@@ -56,7 +56,9 @@ constinit const Family kGlm4MoeFamily = {
     .special =
         "`deepseek_v3`'s experts; rotary positions on the first half of each head; biases of q, k "
         "and v; with `use_qk_norm` normalised heads of q and k",
-    .refused = "layers for several tokens (`num_nextn_predict_layers`) are left out with a note",
+    .refused =
+        "layers for several tokens (`num_nextn_predict_layers`) are kept by import and export, not "
+        "run",
     .positions_key = "max_position_embeddings",
     .names = {},
     .peft_adapts_fused_experts = true,

@@ -43,10 +43,10 @@ void add_minimax_m2_keys(Schema& schema) {
   schema.unavailable("shared_intermediate_size", {"0"}, "shared experts");
   schema
       .integer("num_mtp_modules", "0",
-               "multi-token prediction layers after the last layer: left out")
+               "multi-token prediction layers after the last layer: kept by copies, not run")
       .at_least(0)
       .at_most(kMaxLayers);
-  // Width of a dense MLP, which no layer has; properties of the layers that are left out.
+  // Width of a dense MLP, which no layer has; properties of the layers that are not run.
   for (const char* key : {"mlp_intermediate_size", "use_mtp", "mtp_transformer_layers",
                           "attn_type_list", "shared_moe_mode"})
     schema.ignored(key);
@@ -100,7 +100,8 @@ constinit const Family kMiniMaxM2Family = {
     .special =
         "norms of all heads of q together, and of k; rotary positions on a part of each head "
         "(`rotary_dim`); sigmoid scores of experts with a selection bias, none shared",
-    .refused = "layers for several tokens (`num_mtp_modules`) are left out with a note",
+    .refused =
+        "layers for several tokens (`num_mtp_modules`) are kept by import and export, not run",
     .positions_key = "max_position_embeddings",
     .names = {.experts = "block_sparse_moe",
               .expert_gate = "w1",

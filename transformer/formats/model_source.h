@@ -24,6 +24,8 @@ struct ModelParameter {
   std::vector<int64_t> shape;
   // Selection bias of a router; float32 in every file.
   bool router = false;
+  // Part of a layer for multi-token prediction: copied, never computed with (mtp_layers.h).
+  bool mtp = false;
 };
 // All parameters of a model, in the order of the forward pass.
 std::vector<ModelParameter> model_parameters(const ModelConfig& config);

@@ -20,8 +20,8 @@ std::string literally(const std::string& name) {
 bool is_linear_weight(const ModelConfig& config, const ModelParameter& parameter) {
   const ParameterNames& names = parameter_names(config);
   const std::string& name = parameter.name;
-  if (parameter.shape.size() != 2 || parameter.router || !name.ends_with(".weight") ||
-      !name.starts_with(concat(names.layers, ".")))
+  if (parameter.shape.size() != 2 || parameter.router || parameter.mtp ||
+      !name.ends_with(".weight") || !name.starts_with(concat(names.layers, ".")))
     return false;
   const std::string routers = concat(".", names.experts, ".", names.router);
   return name.find(routers + ".") == std::string::npos &&

@@ -163,7 +163,7 @@ std::vector<std::string> model_features(const ModelConfig& config) {
   out.emplace_back(config.tie_word_embeddings ? "head tied to the embedding" : "head of its own");
   if (config.extra_layers > 0)
     out.push_back(concat(config.extra_layers, config.extra_layers == 1 ? " layer" : " layers",
-                         " for multi-token prediction, left out"));
+                         " for multi-token prediction, not run"));
   return out;
 }
 

@@ -33,19 +33,6 @@ namespace fs = std::filesystem;
 
 const char* const kCases[] = {"gpt2", "llama", "llama_variant", "mixtral"};
 
-void expect_same_bytes(const std::string& a, const std::string& b) {
-  const SafetensorsDirectory left(a), right(b);
-  ASSERT_EQ(left.tensors().size(), right.tensors().size());
-  for (const SourceTensor& t : left.tensors()) {
-    const SourceTensor* other = right.find(t.name);
-    ASSERT_NE(other, nullptr) << t.name;
-    EXPECT_EQ(t.dtype_name, other->dtype_name) << t.name;
-    EXPECT_EQ(t.shape, other->shape) << t.name;
-    const auto x = left.bytes(t), y = right.bytes(*other);
-    EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << t.name;
-  }
-}
-
 TEST(ModelCopies, ImportThenExportIsByteIdentical) {
   for (const char* name : kCases)
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {

@@ -21,7 +21,7 @@ TEST(Families, DeepseekV3AsPublished) {
   ASSERT_EQ(got.notes.size(), 1u);
   EXPECT_EQ(got.notes[0],
             "model.num_nextn_predict_layers: the 1 layers after layer 60, which predict tokens "
-            "after the next, are left out");
+            "after the next, are not run; copies of the model keep them");
   EXPECT_TRUE(hf_tensor_is_ignored(c, "model.layers.61.eh_proj.weight"));
   EXPECT_FALSE(hf_tensor_is_ignored(c, "model.layers.62.eh_proj.weight"));
   EXPECT_FALSE(hf_tensor_is_ignored(c, "model.layers.6.mlp.gate.weight"));

@@ -1,11 +1,14 @@
 #include "tests/transformer/formats/hf_directory.h"
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/convert_float.h"
-#include "engine/io/safetensors.h"
+#include "engine/io/safetensors_directory.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/source_folder.h"
@@ -38,6 +41,19 @@ void write_safetensors(const std::string& path, const std::map<std::string, File
   SafetensorsWriter writer(path, specs, metadata);
   for (const auto& [name, t] : tensors) writer.write(bytes_of(t));
   writer.commit();
+}
+
+void expect_same_bytes(const std::string& a, const std::string& b) {
+  const SafetensorsDirectory left(a), right(b);
+  ASSERT_EQ(left.tensors().size(), right.tensors().size());
+  for (const SourceTensor& t : left.tensors()) {
+    const SourceTensor* other = right.find(t.name);
+    ASSERT_NE(other, nullptr) << t.name;
+    EXPECT_EQ(t.dtype_name, other->dtype_name) << t.name;
+    EXPECT_EQ(t.shape, other->shape) << t.name;
+    const auto x = left.bytes(t), y = right.bytes(*other);
+    EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << t.name;
+  }
 }
 
 HfFiles::HfFiles(const std::string& golden, DType dtype) {

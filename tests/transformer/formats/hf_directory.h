@@ -42,4 +42,7 @@ struct HfFiles {
 void write_safetensors(const std::string& path, const std::map<std::string, FileTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
+// The files of two directories hold the same tensors: names, dtypes, shapes and bytes.
+void expect_same_bytes(const std::string& a, const std::string& b);
+
 }  // namespace trireme::test

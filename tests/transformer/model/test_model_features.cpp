@@ -71,7 +71,7 @@ TEST(ModelFeatures, LatentAttentionAndExperts) {
       "256 experts of width 2048 in 58 of 61 layers, 8 per token, from 4 of 8 groups",
       "sigmoid scores of experts, normalised, times 2.5, selection bias",
       "shared expert of width 2048",
-      "1 layer for multi-token prediction, left out"};
+      "1 layer for multi-token prediction, not run"};
   for (const std::string& one : expected)
     EXPECT_NE(std::ranges::find(features, one), features.end()) << one;
   EXPECT_EQ(features_of("qwen3-30b-a3b").at(4),

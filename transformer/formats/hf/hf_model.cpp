@@ -77,6 +77,7 @@ std::string HfModel::tokenizer() const {
 }
 
 ParameterMapping HfModel::place(const ModelConfig& config, const std::string& parameter) const {
+  if (mtp_layer_of(config, parameter) >= 0) return {HfSource{parameter}};
   if (!head_.empty() && parameter == concat(parameter_names(config).head, ".weight"))
     return {HfSource{head_}};
   HfSource source = hf_source(config, parameter);

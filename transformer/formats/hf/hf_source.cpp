@@ -87,16 +87,20 @@ HfSource hf_source(const ModelConfig& config, const std::string& parameter) {
   return {parameter};
 }
 
-bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor) {
-  for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"})
-    if (tensor.ends_with(end)) return true;
+int64_t mtp_layer_of(const ModelConfig& config, const std::string& tensor) {
   constexpr std::string_view kLayers = "model.layers.";
-  if (config.extra_layers == 0 || !tensor.starts_with(kLayers)) return false;
+  if (config.extra_layers == 0 || !tensor.starts_with(kLayers)) return -1;
   int64_t layer = -1;
   const char* const end = tensor.data() + tensor.size();
   const auto [rest, error] = std::from_chars(tensor.data() + kLayers.size(), end, layer);
-  return error == std::errc() && rest != end && *rest == '.' && layer >= config.num_layers &&
-         layer - config.num_layers < config.extra_layers;
+  if (error != std::errc() || rest == end || *rest != '.' || layer < config.num_layers) return -1;
+  return layer - config.num_layers < config.extra_layers ? layer - config.num_layers : -1;
+}
+
+bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor) {
+  for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"})
+    if (tensor.ends_with(end)) return true;
+  return mtp_layer_of(config, tensor) >= 0;
 }
 
 }  // namespace trireme

@@ -27,6 +27,9 @@ struct HfSource {
 
 HfSource hf_source(const ModelConfig& config, const std::string& parameter);
 
+// Number, from 0, of the layer for multi-token prediction that a tensor belongs to; -1: none.
+int64_t mtp_layer_of(const ModelConfig& config, const std::string& tensor);
+
 // Tensors in published checkpoints that no model needs: values that are computed here (inv_freq,
 // masks), layers for multi-token prediction.
 bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor);

@@ -14,6 +14,7 @@
 #include "engine/text/gguf_tokenizer.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
+#include "transformer/formats/mtp_layers.h"
 #include "transformer/formats/text_ends.h"
 #include "transformer/formats/unfinished_copy.h"
 
@@ -32,15 +33,23 @@ struct Written {
   int64_t bytes = 0;
 };
 
+bool is_mtp(const FileTensor& tensor) { return tensor.parts.front().parameter.mtp; }
+
 // Tensor name without ".weight".
 std::string module_of(const FileTensor& tensor) {
   return tensor.name.substr(0, tensor.name.rfind('.'));
 }
 
+DType written_dtype(const ModelSource& source, const FileTensor& tensor,
+                    const HfWriteOptions& options) {
+  if (tensor.router) return DType::kF32;
+  const DType own = file_dtype(source, tensor);
+  return is_mtp(tensor) ? own : options.dtype.value_or(own);
+}
+
 Written described(const ModelSource& source, const FileTensor& tensor,
                   const HfWriteOptions& options) {
-  Written out{&tensor,
-              tensor.router ? DType::kF32 : options.dtype.value_or(file_dtype(source, tensor))};
+  Written out{&tensor, written_dtype(source, tensor, options)};
   const auto& q = options.quantization;
   out.quantised = q.has_value() && is_linear_weight(source.config(), tensor) &&
                   can_quantise(*q, tensor.rows(), tensor.columns());
@@ -106,8 +115,10 @@ bool is_whole(const std::string& path, const std::string& header, int64_t bytes)
 }
 
 Json config_to_write(const ModelSource& source, const std::vector<std::vector<Written>>& shards,
-                     const HfWriteOptions& options) {
-  Json json = model_config_to_json(source.config());
+                     const HfWriteOptions& options, bool has_mtp) {
+  ModelConfig config = source.config();
+  if (!has_mtp) config.extra_layers = 0;
+  Json json = model_config_to_json(config);
   json["torch_dtype"] = dtype_name(options.dtype.value_or(source.dtype()));
   // All stop token ids, the end of a document first: a Trireme configuration keeps only that one.
   const int64_t end_of_document = source.config().eos_token_id;
@@ -323,13 +334,16 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
                              const HfWriteOptions& options) {
   const ModelConfig& config = source.config();
   source.check(config);
-  const std::vector<FileTensor> tensors = file_tensors(config, [&](const std::string& parameter) {
+  std::vector<FileTensor> tensors = file_tensors(config, [&](const std::string& parameter) {
     return ParameterMapping{hf_source(config, parameter)};
   });
+  const std::vector<ModelParameter> mtp = mtp_parameters(source);
+  for (const ModelParameter& p : mtp)
+    tensors.push_back({.name = p.name, .shape = p.shape, .parts = {{p, {HfSource{p.name}}}}});
   if (options.quantization.has_value()) check_quantization(source, tensors);
   const auto shards = divide(source, tensors, options);
   if (options.quantization.has_value()) check_any_fits(shards);
-  const Json config_json = config_to_write(source, shards, options);
+  const Json config_json = config_to_write(source, shards, options, !mtp.empty());
   UnfinishedCopy copy(source, directory, "export.json", asked(options, config_json));
   HfWritten written;
   int64_t total = 0;

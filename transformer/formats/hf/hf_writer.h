@@ -4,7 +4,7 @@
 // Streaming: a few pieces of tensors are in memory at a time. Every file is whole or absent. An
 // interrupted export resumes when it is repeated with the same arguments and an unchanged source
 // (unfinished_copy.h): whole files are kept, and a partial file except for its last MiB.
-// config.json is written last.
+// config.json is written last. It counts the layers for multi-token prediction that were written.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,8 @@
 namespace trireme {
 
 struct HfWriteOptions {
-  // Type of all weights; absent: each keeps its own. Biases of routers are float32.
+  // Type of all weights; absent: each keeps its own. Biases of routers are float32, and layers for
+  // multi-token prediction (mtp_layers.h) keep their types.
   std::optional<DType> dtype = {};
   int64_t max_shard_bytes = int64_t{5'000'000'000};
   CopyProgress progress = {};
