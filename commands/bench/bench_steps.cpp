@@ -117,11 +117,12 @@ struct ModeTimes {
 
 ModeTimes measure_modes(const BenchStepsOptions& o, DType dtype, int threads) {
   const ModelConfig config = bench_model(o.model);
+  const int64_t block = kv_block_tokens(config);
   const StepLimits limits{.tokens = o.prompt * o.sequences,
                           .sequences = o.sequences,
                           .length = o.prompt + o.tokens,
-                          .blocks = o.sequences * ceil_div(o.prompt + o.tokens, kBenchBlockTokens),
-                          .block_tokens = kBenchBlockTokens};
+                          .blocks = o.sequences * ceil_div(o.prompt + o.tokens, block),
+                          .block_tokens = block};
   Model model(config, dtype);
   ParameterStore store(model.parameters(), dtype);
   Ctx plain(threads, "bench"), exact(threads, "bench deterministic"), kept(threads, "bench cache");
@@ -138,7 +139,7 @@ ModeTimes measure_modes(const BenchStepsOptions& o, DType dtype, int threads) {
   std::vector<double> prompt[3], token[3];
   // The first round warms up caches and plans.
   for (int round = 0; round < 1 + o.samples; ++round) {
-    KvBlockPool pool(limits.blocks, kBenchBlockTokens, 0);
+    KvBlockPool pool(limits.blocks, block, 0);
     Scheduler scheduler({.max_sequences = limits.sequences,
                          .max_step_tokens = limits.tokens,
                          .max_model_len = limits.length,

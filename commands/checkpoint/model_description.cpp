@@ -54,11 +54,15 @@ Json weights_of(const Model& model) {
   return out;
 }
 
-// Layers times tokens whose keys a token at the end of a sequence reads.
+// Layers times tokens whose keys a token at the end of a sequence reads, at the end of a chunk.
 int64_t tokens_read(const ModelConfig& config, int64_t length) {
   int64_t tokens = 0;
-  for (int64_t l = 0; l < config.num_layers; ++l)
-    tokens += config.window(l) > 0 ? std::min(config.window(l), length) : length;
+  for (int64_t l = 0; l < config.num_layers; ++l) {
+    if (config.window(l) > 0)
+      tokens += std::min(config.window(l), length);
+    else
+      tokens += config.chunked(l) ? std::min(config.attention_chunk, length) : length;
+  }
   return tokens;
 }
 
@@ -79,7 +83,7 @@ Json kv_cache_of(const Model& model, int64_t length) {
       fail_input("the KV cache of a sequence of ", length,
                  " tokens has more than 2^63 bytes; give a smaller --max-model-len");
     Json& row = out[text(type)] = {{"bytes_per_token", token}, {"bytes", sequence}};
-    if (config.has_windows())
+    if (config.has_windows() || config.attention_chunk > 0)
       row["bytes_read_by_last_token"] = token / config.num_layers * tokens_read(config, length);
   }
   return out;

@@ -6,12 +6,14 @@ namespace trireme {
 
 static_assert(sizeof(AttentionSegment) == kSegmentFields * sizeof(int32_t));
 
-ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses, bool windows)
+ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses,
+                         const ContextSpans& spans)
     : layout_(layout),
       group_layout_(layout.grouped(ulysses)),
       rank_(rank),
       ulysses_(ulysses),
-      window_parts_(windows ? trireme::window_parts(group_layout_) : 0),
+      window_parts_(spans.windows ? trireme::window_parts(group_layout_) : 0),
+      chunk_(spans.chunk),
       steps_(static_cast<size_t>(group_layout_.ranks)),
       tokens_(tokens_of_rank(layout, rank)),
       group_tokens_(tokens_of_rank(group_layout_, rank / ulysses)),
@@ -23,6 +25,7 @@ ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses, boo
       list.reserve(group_tokens_.size());  // there are no more documents than tokens
     step.key_position.resize(group_tokens_.size());
   }
+  if (chunk_ > 0) chunked_ = std::make_unique<ContextPlan>(layout, rank, ulysses);
 }
 
 void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int64_t> rows) {
@@ -41,6 +44,7 @@ void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int
                               step.segments[1 + static_cast<size_t>(part)]);
     key_positions(group_layout_, source, cu_seqlens, step.key_position);
   }
+  if (chunked_) chunked_->build(chunk_offsets(cu_seqlens, chunk_), rows);
   if (rows.empty()) return;
   for (size_t i = 0; i < group_tokens_.size(); ++i)
     global_rows_[i] = group_tokens_[i] < 0 ? 0 : rows[static_cast<size_t>(group_tokens_[i])];
@@ -48,6 +52,7 @@ void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int
 
 void ContextPlan::place(Ctx& ctx) {
   if (ctx.gpu == nullptr) return;
+  if (chunked_) chunked_->place(ctx);
   const int64_t n = group_tokens(), ring = std::ssize(steps_);
   if (on_device_.data() == nullptr)
     on_device_ = Buffer("context plan", ring * step_bytes() + n * (8 + 4), Memory::kDevice);

@@ -2,16 +2,24 @@
 // Every rank computes it on the host from the whole micro-batch, without communication.
 #pragma once
 
+#include <memory>
+
 #include "parallel/context/token_slices.h"
 
 namespace trireme {
 
+// Spans that some layers of the model attend to in place of all earlier tokens of the document.
+struct ContextSpans {
+  bool windows = false;  // a window of keys
+  int64_t chunk = 0;     // the chunk of that many tokens (chunk_offsets()); 0: no such layers
+};
+
 class ContextPlan {
  public:
-  // rank: context rank whose heads are exchanged within groups of `ulysses` neighbours. windows:
-  // some layers attend over a window of keys. Allocates all its memory here. Before build() no
-  // query sees a key, which suffices for a planning run.
-  ContextPlan(const ContextLayout& layout, int rank, int ulysses, bool windows = false);
+  // rank: context rank whose heads are exchanged within groups of `ulysses` neighbours. Allocates
+  // its memory here, but for the list of chunks. Before build() no query sees a key, which suffices
+  // for a planning run.
+  ContextPlan(const ContextLayout& layout, int rank, int ulysses, const ContextSpans& spans = {});
 
   // cu_seqlens: (documents + 1) offsets from 0 to B * S. rows: (B * S) global row of each token,
   // the key for dropout (may be empty without dropout). Both describe the micro-batch without
@@ -19,6 +27,9 @@ class ContextPlan {
   void build(std::span<const int32_t> cu_seqlens, std::span<const int64_t> rows);
   // GPU only: copies the result of build() to device memory, from which the ops read it.
   void place(Ctx& ctx);
+
+  // Plan for layers whose attention stays inside chunks; only with ContextSpans::chunk.
+  const ContextPlan& chunked() const { return *chunked_; }
 
   const ContextLayout& layout() const { return layout_; }
   int ulysses() const { return ulysses_; }
@@ -48,6 +59,8 @@ class ContextPlan {
   ContextLayout layout_, group_layout_;
   int rank_, ulysses_;
   int window_parts_;  // 0: no windows
+  int64_t chunk_;
+  std::unique_ptr<ContextPlan> chunked_;
   std::vector<Step> steps_;
   std::vector<int64_t> tokens_, group_tokens_, global_rows_;
   std::vector<int32_t> order_;

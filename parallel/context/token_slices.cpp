@@ -136,6 +136,17 @@ void key_positions(const ContextLayout& layout, int rank, std::span<const int32_
   });
 }
 
+std::vector<int32_t> chunk_offsets(std::span<const int32_t> cu_seqlens, int64_t chunk) {
+  TRIREME_CHECK(chunk > 0, "chunks of ", chunk, " tokens");
+  std::vector<int32_t> out;
+  out.reserve(cu_seqlens.size());
+  for (size_t i = 0; i + 1 < cu_seqlens.size(); ++i)
+    for (int64_t at = cu_seqlens[i]; at < cu_seqlens[i + 1]; at += chunk)
+      out.push_back(static_cast<int32_t>(at));
+  out.push_back(cu_seqlens.empty() ? 0 : cu_seqlens.back());
+  return out;
+}
+
 void segments_between(const ContextLayout& layout, int query_rank, int key_rank,
                       std::span<const int32_t> cu_seqlens,
                       std::vector<AttentionSegment>& segments) {

@@ -55,6 +55,10 @@ std::vector<int32_t> order_of_group(const ContextLayout& layout, int ranks_toget
 void key_positions(const ContextLayout& layout, int rank, std::span<const int32_t> cu_seqlens,
                    std::span<int32_t> positions);
 
+// Offsets of the documents cut into chunks: at every multiple of `chunk` tokens from the beginning
+// of each document. For attention that stays inside such chunks (Llama 4).
+std::vector<int32_t> chunk_offsets(std::span<const int32_t> cu_seqlens, int64_t chunk);
+
 // Pairs of a local query of `query_rank` and a local key of `key_rank` that the query may see (same
 // document, key not later), as segments. At most one segment per document: between two ranks, the
 // queries of a document that see any keys all see the same keys, and both are contiguous.

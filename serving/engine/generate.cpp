@@ -9,13 +9,14 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kBlockTokens = 16;
-
 // Scheduler, cache and executor of a single sequence.
 struct Decoder {
   Decoder(const Model& model, ParameterStore& params, Ctx& ctx, int64_t positions, int64_t prompt,
           const GenerateOptions& options)
-      : blocks(ceil_div(positions, kBlockTokens), kBlockTokens, 0),
+      : Decoder(model, params, ctx, positions, prompt, options, kv_block_tokens(model.config())) {}
+  Decoder(const Model& model, ParameterStore& params, Ctx& ctx, int64_t positions, int64_t prompt,
+          const GenerateOptions& options, int64_t block_tokens)
+      : blocks(ceil_div(positions, block_tokens), block_tokens, 0),
         scheduler({.max_sequences = 1,
                    .max_step_tokens = prompt,
                    .max_model_len = positions,
@@ -26,7 +27,7 @@ struct Decoder {
                              .sequences = 1,
                              .length = positions,
                              .blocks = blocks.blocks(),
-                             .block_tokens = kBlockTokens,
+                             .block_tokens = block_tokens,
                              .kv_type = options.kv_type},
                   .vocab_size = options.vocab_size}) {}
 

@@ -120,7 +120,9 @@ void ModelExecutor::run() {
   for (int m = 0; m < micro_batches_; ++m) {
     const StepBatch& batch = stage_.batch(m);
     const Tokens& tokens = batch.tokens();
-    shape.emplace_back(tokens.count, tokens.cached.context_lens.size(0), batch.row_count(),
+    const ConstTensor& chunks = tokens.chunks.context_lens;
+    shape.emplace_back(tokens.count, tokens.cached.context_lens.size(0),
+                       chunks.present() ? chunks.size(0) : 0, batch.row_count(),
                        batch.embedded_count(), tokens.cached.new_sequences, batch.samples());
   }
   const ArenaPlan& plan = plan_for(shape);
@@ -188,23 +190,33 @@ std::vector<int64_t> shares_of(int64_t tokens, int64_t parts, int64_t length, bo
 // Plans steps with the maximum of tokens and logit rows: of new prompts, and of the ends of the
 // longest sequences, whose attention needs the most partial results. Each is planned with the
 // tokens divided evenly over all sequences, with one long sequence and single tokens of the others,
-// and with one sequence alone, which is not divided into micro-batches.
+// and with one sequence alone, which is not divided into micro-batches. Where attention has chunks,
+// also of sequences whose new tokens begin at the end of one, and so are in the most chunks.
 int64_t ModelExecutor::largest_step_bytes() {
   const int64_t sequences = std::min(limits_.sequences, limits_.tokens);
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
   int64_t largest = 0;
-  for (const bool new_prompts : {true, false})
+  std::vector<PlannedPast> pasts = {PlannedPast::kNone, PlannedPast::kLongest};
+  if (model_.config().attention_chunk > 0) pasts.push_back(PlannedPast::kChunkEnd);
+  for (const PlannedPast past : pasts)
     for (const auto& [parts, alike] :
          {std::pair{sequences, true}, std::pair{sequences, false}, std::pair{int64_t{1}, true}})
       largest = std::max(
-          largest,
-          planned_bytes(shares_of(limits_.tokens, parts, limits_.length, alike), new_prompts));
+          largest, planned_bytes(shares_of(limits_.tokens, parts, limits_.length, alike), past));
   ctx_.mode = before;
   return largest;
 }
 
+// Tokens before the new ones of a sequence in a planned step.
+int64_t ModelExecutor::planned_past(int64_t new_tokens, PlannedPast past) const {
+  const int64_t longest = limits_.length - new_tokens;
+  if (past != PlannedPast::kChunkEnd) return past == PlannedPast::kNone ? 0 : longest;
+  const int64_t chunk = model_.config().attention_chunk, edge = (longest + 1) / chunk * chunk;
+  return edge > 0 ? edge - 1 : longest;
+}
+
 // Activation bytes of a step with shares[i] tokens of sequence i.
-int64_t ModelExecutor::planned_bytes(const std::vector<int64_t>& shares, bool new_prompts) {
+int64_t ModelExecutor::planned_bytes(const std::vector<int64_t>& shares, PlannedPast past) {
   const std::vector<int32_t> ids(static_cast<size_t>(limits_.length));
   const std::vector<int32_t> table(static_cast<size_t>(limits_.blocks_of_sequence()));
   const int64_t sequences = std::ssize(shares);
@@ -216,7 +228,7 @@ int64_t ModelExecutor::planned_bytes(const std::vector<int64_t>& shares, bool ne
          ++i) {
       const int64_t share = shares[static_cast<size_t>(i)];
       parts.push_back({.ids = std::span(ids).first(static_cast<size_t>(share)),
-                       .past = new_prompts ? 0 : limits_.length - share,
+                       .past = planned_past(share, past),
                        .table = table});
       tokens += share;
     }

@@ -48,7 +48,8 @@ class ModelExecutor final : public StepExecutor {
   bool survives_failures() const override { return ctx_.gpu == nullptr && alone(); }
 
  private:
-  using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool>>;
+  using PassShape =
+      std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool>>;
 
   bool alone() const;  // no other rank has a part of the model
   bool can_record() const;
@@ -58,7 +59,9 @@ class ModelExecutor final : public StepExecutor {
   void run();
   const ArenaPlan& plan_for(const PassShape& shape);
   ArenaPlan planned_pass();
-  int64_t planned_bytes(const std::vector<int64_t>& shares, bool new_prompts);
+  enum class PlannedPast : uint8_t { kNone, kLongest, kChunkEnd };
+  int64_t planned_past(int64_t new_tokens, PlannedPast past) const;
+  int64_t planned_bytes(const std::vector<int64_t>& shares, PlannedPast past);
   void run_planned(const ArenaPlan& plan);
   void pass();
   void read_logits(int micro_batch, int64_t first, std::span<const float> logits);

@@ -10,29 +10,63 @@ namespace {
 
 constexpr int64_t kSamplingBytes = 48;  // per row: sampling parameters and position
 
-// Per token: slot, id, position, row, adapter columns and sampling parameters; per sequence:
-// offset, length and its embedded token.
-int64_t bytes_for(const StepLimits& limits) {
-  return ((limits.adapters ? 28 : 20) + kSamplingBytes) * limits.tokens +
-         4 * (3 * limits.sequences + 1) + 8;
+// Maximum number of chunks that the tokens of a step are in, with those of padding.
+int64_t max_chunks(const StepLimits& limits, int64_t chunk) {
+  return chunk == 0 ? 0 : limits.tokens / chunk + 2 * limits.sequences;
 }
 
-int64_t table_bytes(const StepLimits& limits) {
-  return checked_mul(4 * limits.sequences, limits.blocks_of_sequence());
+// Per token: slot, id, position, row, adapter columns and sampling parameters; per sequence:
+// offset, length and its embedded token; per chunk: offset and length.
+int64_t bytes_for(const StepLimits& limits, int64_t chunk) {
+  return ((limits.adapters ? 28 : 20) + kSamplingBytes) * limits.tokens +
+         4 * (3 * limits.sequences + 1) + 4 * (2 * max_chunks(limits, chunk) + 1) + 8;
 }
+
+Memory host_memory(const Ctx& ctx) { return ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost; }
 
 }  // namespace
 
-StepBatch::StepBatch(Ctx& ctx, const StepLimits& limits)
+StepBatch::Tables::Tables(Ctx& ctx, int64_t rows, int64_t columns)
+    : width(columns),
+      host("block tables", checked_mul(4 * rows, columns), host_memory(ctx)),
+      written(static_cast<size_t>(rows)) {
+  if (ctx.gpu != nullptr)
+    device = Buffer("block tables", checked_mul(4 * rows, columns), Memory::kDevice);
+}
+
+// Stale blocks of earlier sequences after the end of a table in its row are never read.
+void StepBatch::Tables::write(Ctx& ctx, size_t row, const Written& now,
+                              std::span<const int32_t> blocks) {
+  const Written before = std::exchange(written[row], now);
+  const bool extends = now.name != 0 && before.name == now.name && before.first == now.first;
+  const size_t from = extends ? std::min(before.blocks, blocks.size()) : 0;
+  const std::span<const int32_t> fresh = blocks.subspan(from);
+  if (fresh.empty()) return;
+  const size_t at = (row * static_cast<size_t>(width) + from) * sizeof(int32_t);
+  std::memcpy(host.data() + at, fresh.data(), fresh.size_bytes());
+  if (ctx.gpu != nullptr)
+    cuda::copy_async(*ctx.gpu, ctx.gpu->main, device.data() + at, host.data() + at,
+                     static_cast<int64_t>(fresh.size_bytes()));
+}
+
+ConstTensor StepBatch::Tables::view(int64_t rows) const {
+  return (device.data() != nullptr ? device : host).tensor(DType::kI32, {rows, width});
+}
+
+StepBatch::StepBatch(Ctx& ctx, const StepLimits& limits, int64_t chunk)
     : limits_(limits),
-      host_("step inputs", bytes_for(limits), ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost),
-      host_tables_("block tables", table_bytes(limits),
-                   ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost),
-      written_(static_cast<size_t>(limits.sequences)) {
+      chunk_(chunk),
+      host_("step inputs", bytes_for(limits, chunk), host_memory(ctx)),
+      tables_(ctx, limits.sequences, limits.blocks_of_sequence()) {
   tokens_.position_end = limits.length;
+  if (chunk % limits.block_tokens != 0)
+    fail_input("attention_chunk_size ", chunk, " is not a multiple of ", limits.block_tokens,
+               ", the tokens of a block of the KV cache");
+  if (chunk > 0)
+    chunk_tables_.emplace(ctx, max_chunks(limits, chunk),
+                          std::min(chunk / limits.block_tokens, limits.blocks_of_sequence()));
   if (ctx.gpu == nullptr) return;
-  device_tables_ = Buffer("block tables", table_bytes(limits), Memory::kDevice);
-  device_ = Buffer("step inputs", bytes_for(limits), Memory::kDevice);
+  device_ = Buffer("step inputs", bytes_for(limits, chunk), Memory::kDevice);
   copied_ = cuda::make_event(*ctx.gpu);
 }
 
@@ -55,7 +89,9 @@ void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int
   used_ = 0;
   put_tokens(parts, padded);
   put_sequences(parts, padded);
-  put_tables(ctx, parts);
+  for (size_t n = 0; n < parts.size(); ++n)
+    tables_.write(ctx, n, {parts[n].table_name, 0, parts[n].table.size()}, parts[n].table);
+  if (chunk_ > 0) put_chunks(ctx, parts, padded);
   row_count_ = std::ssize(rows);
   rows_ = {};
   // Rows of all tokens need no list, unless there are more than a step has sequences.
@@ -144,8 +180,7 @@ void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
   });
   cached.context_lens =
       put<int32_t>({sequences}, [&](int64_t n) { return of(n).past + std::ssize(of(n).ids); });
-  const Buffer& tables = device_tables_.data() != nullptr ? device_tables_ : host_tables_;
-  cached.block_table = tables.tensor(DType::kI32, {sequences, limits_.blocks_of_sequence()});
+  cached.block_table = tables_.view(sequences);
   cached.max_queries = 1;
   cached.new_sequences = !limits_.deterministic && tokens_.count > sequences && padded == 0;
   int64_t longest = 1;
@@ -159,23 +194,38 @@ void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
   tokens_.longest = cached.new_sequences ? cached.max_queries : 0;
 }
 
-// Stale blocks of earlier sequences after the end of a table in its row are never read.
-void StepBatch::put_tables(Ctx& ctx, std::span<const Part> parts) {
-  const auto width = static_cast<size_t>(limits_.blocks_of_sequence());
-  for (size_t n = 0; n < parts.size(); ++n) {
-    const Part& part = parts[n];
-    Written& row = written_[n];
-    const bool goes_on = part.table_name != 0 && row.name == part.table_name;
-    const size_t from = goes_on ? std::min(row.blocks, part.table.size()) : 0;
-    row = {part.table_name, part.table.size()};
-    const std::span<const int32_t> fresh = part.table.subspan(from);
-    if (fresh.empty()) continue;
-    const size_t at = (n * width + from) * sizeof(int32_t);
-    std::memcpy(host_tables_.data() + at, fresh.data(), fresh.size_bytes());
-    if (ctx.gpu != nullptr)
-      cuda::copy_async(*ctx.gpu, ctx.gpu->main, device_tables_.data() + at,
-                       host_tables_.data() + at, static_cast<int64_t>(fresh.size_bytes()));
+// Sequences cut at multiples of the chunk's tokens, each with the blocks of its chunk. A sequence
+// with one new token has one chunk, whatever its length.
+void StepBatch::put_chunks(Ctx& ctx, std::span<const Part> parts, int64_t padded) {
+  ChunkTokens& chunks = tokens_.chunks;
+  std::vector<int32_t> lengths, offsets = {0};
+  int64_t longest = 1, past_end = 0;
+  for (const Part& part : parts) {
+    const int64_t end = part.past + std::ssize(part.ids);
+    longest = std::max(longest, end);
+    for (int64_t at = part.past; at < end; at = past_end) {
+      const int64_t begin = at / chunk_ * chunk_;
+      past_end = std::min(end, begin + chunk_);
+      const auto first = static_cast<size_t>(begin / limits_.block_tokens);
+      const auto blocks = static_cast<size_t>(ceil_div(past_end - begin, limits_.block_tokens));
+      chunk_tables_->write(ctx, lengths.size(), {part.table_name, first, blocks},
+                           part.table.subspan(first, blocks));
+      lengths.push_back(static_cast<int32_t>(past_end - begin));
+      offsets.push_back(static_cast<int32_t>(offsets.back() + past_end - at));
+    }
   }
+  lengths.resize(lengths.size() + static_cast<size_t>(padded), 0);
+  offsets.resize(lengths.size() + 1, offsets.back());
+  const auto list = [&](const std::vector<int32_t>& from) {
+    return put<int32_t>({std::ssize(from)},
+                        [&](int64_t i) { return from[static_cast<size_t>(i)]; });
+  };
+  chunks.cu_q = list(offsets);
+  chunks.context_lens = list(lengths);
+  chunks.block_table = chunk_tables_->view(std::ssize(lengths));
+  chunks.max_queries = std::min(tokens_.cached.max_queries, chunk_);
+  chunks.longest_context = paged_context_bound(std::min(longest, chunk_));
+  chunks.longest = std::min(tokens_.longest, chunk_);
 }
 
 }  // namespace trireme

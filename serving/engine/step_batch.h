@@ -31,7 +31,8 @@ struct StepLimits {
 
 class StepBatch {
  public:
-  StepBatch(Ctx& ctx, const StepLimits& limits);
+  // chunk: ModelConfig::attention_chunk, a multiple of the blocks' tokens. InputError otherwise.
+  StepBatch(Ctx& ctx, const StepLimits& limits, int64_t chunk = 0);
 
   struct Part {
     std::span<const int32_t> ids;    // new tokens
@@ -54,7 +55,8 @@ class StepBatch {
   //   sampling  parameters by which the device samples the next token of each row; empty: the host
   //             samples
   // On a GPU this queues one copy from pinned memory, and one of each sequence's new blocks, on the
-  // main stream. Calls with equal numbers of tokens, sequences and rows use the same addresses. A
+  // main stream. Calls with one token of each sequence and equal numbers of sequences and rows use
+  // the same addresses. A
   // recorded pass can then be replayed after these copies alone, while
   // tokens().cached.longest_context stays the same.
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
@@ -77,17 +79,30 @@ class StepBatch {
   void put_tokens(std::span<const Part> parts, int64_t padded);
   void put_sequences(std::span<const Part> parts, int64_t padded);
   void put_sampling(std::span<const RowSampling> sampling);
-  void put_tables(Ctx& ctx, std::span<const Part> parts);
+  void put_chunks(Ctx& ctx, std::span<const Part> parts, int64_t padded);
+
+  // Block tables of sequences.
+  struct Tables {
+    // Content of a row: the blocks of a named table from the one of number `first` on.
+    struct Written {
+      uint64_t name = 0;
+      size_t first = 0, blocks = 0;
+    };
+    Tables(Ctx& ctx, int64_t rows, int64_t width);
+    // Writes a row, of which only blocks that it does not hold yet.
+    void write(Ctx& ctx, size_t row, const Written& now, std::span<const int32_t> blocks);
+    ConstTensor view(int64_t rows) const;
+    int64_t width;
+    Buffer host, device;  // (rows, width); device on a GPU only
+    std::vector<Written> written;
+  };
 
   StepLimits limits_;
-  Buffer host_;                         // pinned on a GPU
-  Buffer device_;                       // GPU only: same layout
-  Buffer host_tables_, device_tables_;  // (sequences, blocks of a sequence), likewise
-  struct Written {
-    uint64_t name = 0;
-    size_t blocks = 0;
-  };
-  std::vector<Written> written_;  // by row of the tables
+  int64_t chunk_;
+  Buffer host_;    // pinned on a GPU
+  Buffer device_;  // GPU only: same layout
+  Tables tables_;
+  std::optional<Tables> chunk_tables_;  // a row for each chunk of a sequence
   int64_t used_ = 0;
   cuda::Event copied_;  // recorded after the last copy
   Tokens tokens_;

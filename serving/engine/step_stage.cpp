@@ -40,7 +40,8 @@ StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const
       choices_(choices),
       token_reader_(std::move(token_reader)) {
   make_cache(limits);
-  for (int m = 0; m < micro_batches; ++m) batches_.emplace_back(ctx, limits);
+  for (int m = 0; m < micro_batches; ++m)
+    batches_.emplace_back(ctx, limits, model.config().attention_chunk);
   if (!model_.has_head(0)) return;
   const Memory where = ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost;
   const int64_t width = model_.config().hidden_size * dtype_size(params.dtype());

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,10 @@
 
 namespace trireme {
 
+// Tokens of a block of the KV cache, at most `most`, so that no chunk of attention ends inside one.
+inline int64_t kv_block_tokens(const ModelConfig& config, int64_t most = 16) {
+  return std::gcd(most, config.attention_chunk);
+}
 // Bytes of the keys and values of block_tokens tokens on this rank.
 int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* groups,
                        int64_t block_tokens);

@@ -18,6 +18,7 @@ class DraftModel {
   // Loads the parameters. length: maximum tokens of a served sequence. Sequences longer than the
   // draft model's own maximum get no drafts.
   void load(int threads, cuda::Context* gpu, int64_t length);
+  const ModelConfig& config() const { return loaded_->config(); }
   // Bytes of the draft model's keys and values of block_tokens tokens.
   int64_t block_bytes(int64_t block_tokens);
   // Sets the size of each drafter's KV cache: the blocks that all drafted sequences need, but no

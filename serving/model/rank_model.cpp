@@ -21,7 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int64_t kBlockTokens = 16;
 constexpr int64_t kSequences = 256, kStepTokens = 512, kStepTokensOfGpu = 2048;
 constexpr int64_t kRecordBytes = int64_t{512} << 20;  // GPU: recorded steps, library plans
 constexpr milliseconds kRendezvous{60'000};
@@ -100,7 +99,9 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   limits_.tokens =
       std::max(or_default(options.max_batched_tokens, gpu ? kStepTokensOfGpu : kStepTokens),
                limits_.sequences);
-  limits_.block_tokens = kBlockTokens;
+  limits_.block_tokens = kv_block_tokens(loaded_->config());
+  if (draft_ != nullptr)
+    limits_.block_tokens = kv_block_tokens(draft_->config(), limits_.block_tokens);
   limits_.deterministic = options.deterministic;
   if (gpu && options.deterministic)
     fail_input(
@@ -108,8 +109,9 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   limits_.kv_type = options.kv_type;
   const KvType kept = limits_.kv_type.value_or(KvType{dtype()});
   check_kv_type(kept, dtype(), gpu);
-  const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens) +
-                           (draft_ != nullptr ? draft_->block_bytes(kBlockTokens) : 0);
+  const int64_t of_block =
+      kv_block_bytes(loaded_->model(), kept, groups_.get(), limits_.block_tokens) +
+      (draft_ != nullptr ? draft_->block_bytes(limits_.block_tokens) : 0);
   const int64_t bytes =
       options.blocks > 0 ? checked_mul(options.blocks, of_block)
                          : cache_bytes(options, left_of_gpu(options.gpu_share.value_or(kGpuShare)));
@@ -150,18 +152,18 @@ void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, in
     fail_input("--gpu-memory-utilization ", options.gpu_share.value_or(kGpuShare), ": of ",
                memory.total, " bytes of GPU ", device_.get()->device, ", ", memory.used,
                " are in use without a KV cache; ", bytes, " bytes are left for the cache, and ",
-               kBlockTokens, " tokens need ", of_block,
+               limits_.block_tokens, " tokens need ", of_block,
                "; give more, fewer bits for the weights (--quantization), or divide the model over "
                "more ranks");
   }
   if (bytes < of_block)
-    fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", kBlockTokens, " tokens needs ",
-               of_block, " bytes; give at least as many");
-  if (limits_.length <= blocks * kBlockTokens) return;
+    fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", limits_.block_tokens,
+               " tokens needs ", of_block, " bytes; give at least as many");
+  if (limits_.length <= blocks * limits_.block_tokens) return;
   if (options.max_model_len > 0)
     fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",
-               blocks * kBlockTokens, " tokens; give more ", sizes);
-  limits_.length = blocks * kBlockTokens;
+               blocks * limits_.block_tokens, " tokens; give more ", sizes);
+  limits_.length = blocks * limits_.block_tokens;
   log_warning("maximum length reduced to ", limits_.length, " tokens, which the KV cache of ",
               bytes, " bytes holds; ", sizes, " sets its size");
 }

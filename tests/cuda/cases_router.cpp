@@ -25,7 +25,8 @@ RouterArgs router_args(const Size& s, bool sigmoid) {
           .normalise = !sigmoid,
           .scale = 1.5,
           .groups = s.groups,
-          .kept_groups = s.kept};
+          .kept_groups = s.kept,
+          .choose_by_logits = sigmoid && s.k % 2 == 1};
 }
 
 // Every fifth token is padding.

@@ -285,12 +285,24 @@ def granitemoe(r):
     return "granitemoe", dict(keys, num_local_experts=experts, num_experts_per_tok=r.randint(1, experts))
 
 
+def llama4_text(r):
+    keys, width = sizes(r)
+    layers, experts = keys["num_hidden_layers"], r.randint(2, 7)
+    return "llama4_text", dict(
+        keys, intermediate_size_mlp=r.choice([12, 28]), num_local_experts=experts, num_experts_per_tok=r.randint(1, experts),
+        interleave_moe_layer_step=r.randint(1, layers), no_rope_layer_interval=r.randint(1, 4),
+        attention_chunk_size=r.choice([3, 7, 16, 64, None]), use_qk_norm=r.random() < 0.7, attention_bias=r.random() < 0.5,
+        attn_temperature_tuning=r.random() < 0.7, floor_scale=r.randint(1, 9), attn_scale=r.choice([0.1, 0.5]),
+        rope_parameters=rope(r, width, types=("default", "llama3", "linear")))
+
+
 FAMILIES = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "qwen2": qwen("qwen2", False), "qwen3": qwen("qwen3", True),
             "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen3_moe, "deepseek_v2": deepseek_v2,
             "deepseek_v3": deepseek_v3, "gemma3_text": gemma3_text, "kimi_k2": kimi_k2, "smollm3": smollm3, "granite": granite,
             "olmo2": olmo2, "olmo3": olmo3, "seed_oss": seed_oss, "glm": glm("glm"), "glm4": glm("glm4"), "glm4_moe": glm4_moe,
             "minimax_m2": minimax_m2, "phi3": phi3, "ministral3": ministral3,
-            "ernie4_5": ernie4_5, "exaone4": exaone4, "hunyuan_v1_dense": hunyuan_v1_dense, "gpt_oss": gpt_oss, "granitemoe": granitemoe, "gemma2": gemma2}
+            "ernie4_5": ernie4_5, "exaone4": exaone4, "hunyuan_v1_dense": hunyuan_v1_dense, "gpt_oss": gpt_oss, "granitemoe": granitemoe, "gemma2": gemma2,
+            "llama4_text": llama4_text}
 WITHOUT_CLASS = {"deepseek"}  # in transformers
 
 

@@ -172,6 +172,17 @@ CASES = {
         WIDE, sliding_window=7, layer_types=["full_attention", "sliding_attention"], attention_bias=True,
         query_pre_attn_scalar=16, attn_logit_softcapping=None, final_logit_softcapping=10.0,
         **rope("linear", factor=4.0))),
+    # Chunks and floor_scale shorter than the sequences.
+    "llama4": ("llama4_text", dict(
+        LLAMA, intermediate_size=12, intermediate_size_mlp=44, num_hidden_layers=3, head_dim=12, num_local_experts=5,
+        num_experts_per_tok=2, interleave_moe_layer_step=2, no_rope_layer_interval=3, attention_chunk_size=8, floor_scale=6,
+        attn_scale=0.3, **rope("default"))),
+    "llama4_lists": ("llama4_text", dict(
+        WIDE, intermediate_size=10, intermediate_size_mlp=28, num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=1,
+        moe_layers=[0, 2], no_rope_layers=[1, 0, 1], layer_types=["full_attention", "chunked_attention", "chunked_attention"],
+        attention_chunk_size=12, use_qk_norm=False, attention_bias=True, attn_temperature_tuning=False,
+        tie_word_embeddings=True, **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                         original_max_position_embeddings=32))),
     "minimax_m2_whole": ("minimax_m2", dict(WIDE, num_hidden_layers=3, intermediate_size=12, num_local_experts=5,
                                             num_experts_per_tok=4, tie_word_embeddings=True, **rope("linear", factor=4.0))),
 }

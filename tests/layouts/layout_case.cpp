@@ -68,6 +68,22 @@ void set_experts(const LayoutCase& c, ModelConfig& model) {
     model.rope_scaling = {
         .type = RopeType::kYarn, .factor = 4, .original_positions = 8, .truncate = false};
     moe.expert_bias = moe.router_bias = true;
+  } else if (c.experts == "llama4") {
+    model.family = ModelFamily::kLlama4;
+    model.qk_norm = model.qk_norm_after_rope = model.qk_norm_weightless = true;
+    model.rope_interleaved = true;
+    model.query_scaling = 0.3;
+    model.unrotated_scaling = 4;
+    model.attention_chunk = 5;  // longer than a context chunk, shorter than two of some
+    for (int64_t l = 0; l < model.num_layers; ++l) {
+      model.rope_layers.push_back(l % 3 == 1 ? 0 : 1);
+      model.chunked_layers.push_back(model.rope_layers.back());
+    }
+    moe.sigmoid_scores = moe.scaled_inputs = moe.choose_by_logits = true;
+    moe.normalise_weights = false;
+    moe.shared_intermediate_size = 11;
+    moe.capacity_factor = 1.25;
+    moe.dense_layers = {0, 3};
   } else {
     model.family = ModelFamily::kDeepseek;
     if (c.experts == "deepseek_v3") set_latents(model);
@@ -384,7 +400,8 @@ std::vector<LayoutCase> expert_cases(int most) {
   for (const ParallelSizes& dense : all_sizes(most))
     for (const int ep : {1, 2, 4})
       for (const int etp : {1, 2})
-        for (const char* experts : {"mixtral", "qwen2_moe", "deepseek", "deepseek_v3", "gpt_oss"})
+        for (const char* experts :
+             {"mixtral", "qwen2_moe", "deepseek", "deepseek_v3", "gpt_oss", "llama4"})
           for (const int zero : {0, 1, 2, 3}) {
             const int stage_ranks = dense.tp * dense.cp * dense.dp;
             if (stage_ranks % (ep * etp) != 0) continue;
@@ -441,6 +458,7 @@ uint64_t seed_of(const LayoutCase& c) {
   if (c.experts == "deepseek") return 2;
   if (c.experts == "deepseek_v3") return 25;
   if (c.experts == "gpt_oss") return 14;
+  if (c.experts == "llama4") return 2;
   return 1234;
 }
 

@@ -19,7 +19,8 @@ struct LayoutCase {
   std::string optimizer = {};                    // empty: AdamW, with a large eps
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
-  // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3", "gpt_oss": a model with experts instead.
+  // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3", "gpt_oss", "llama4": a model with experts
+  // instead.
   std::string experts;
   bool llama = true;  // else GPT-2: tied head, biases, learned positions
   // Variant of llama: "mistral" (a window in all layers, linear RoPE scaling), "qwen2" (biases of

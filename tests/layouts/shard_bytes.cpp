@@ -86,7 +86,7 @@ class RankShapes {
     if (model_.attention_bias) block.add(q + 2 * kv);
     if (model_.attention_output_bias) block.add(width);
     if (model_.attention_sinks) block.add(model_.num_heads / tp);
-    if (!model_.qk_norm) return;
+    if (!model_.qk_norm || model_.qk_norm_weightless) return;
     block.add(model_.qk_norm_whole ? q : model_.head_dim);
     block.add(model_.qk_norm_whole ? kv : model_.head_dim);
   }
@@ -112,8 +112,7 @@ class RankShapes {
     else
       add_attention(dense);
     const MoeConfig& moe = model_.moe;
-    if (moe.experts == 0 || layer < moe.first_sparse ||
-        layer % moe.sparse_step != moe.sparse_phase) {
+    if (!moe.sparse(layer)) {
       add_mlp(dense, model_.intermediate_size);
     } else {
       dense.add(moe.experts * width);

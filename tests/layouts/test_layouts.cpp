@@ -123,7 +123,8 @@ TEST(Layouts, TheSampleHasEveryVariant) {
                               "model qwen2_moe",
                               "model deepseek",
                               "model deepseek_v3",
-                              "model gpt_oss"})
+                              "model gpt_oss",
+                              "model llama4"})
     EXPECT_TRUE(seen.erase(variant)) << variant;
   EXPECT_TRUE(seen.empty()) << *seen.begin();
 }

@@ -18,7 +18,8 @@ inline ModelConfig tiny_model(ModelFamily family) {
   c.num_kv_heads = family == ModelFamily::kGpt2 ? 4 : 2;
   c.head_dim = 6;
   c.max_positions = 48;
-  c.initializer_range = 0.2;  // large enough that tokens differ
+  c.initializer_range =
+      family == ModelFamily::kLlama4 ? 0.45 : 0.2;  // large enough that tokens differ
   c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
   c.tie_word_embeddings = family == ModelFamily::kGpt2;
   if (family == ModelFamily::kGemma3) {
@@ -71,11 +72,26 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.clamped_gate = ClampedGate{.limit = 0.3};
     c.moe.expert_bias = c.moe.router_bias = true;
   }
-  if (family != ModelFamily::kMixtral && family != ModelFamily::kKimiK2 && !gpt_oss) return c;
+  const bool llama4 = family == ModelFamily::kLlama4;
+  if (llama4) {
+    c.qk_norm = c.qk_norm_after_rope = c.qk_norm_weightless = c.rope_interleaved = true;
+    c.rope_layers = c.chunked_layers = {1, 0, 1};
+    c.attention_chunk = 16;
+    c.query_scaling = 0.4;
+    c.unrotated_scaling = 3;
+  }
+  if (family != ModelFamily::kMixtral && family != ModelFamily::kKimiK2 && !gpt_oss && !llama4)
+    return c;
   c.moe.experts = 3;
   c.moe.experts_per_token = 2;
   c.moe.intermediate_size = 13;
   if (family == ModelFamily::kMixtral || gpt_oss) return c;
+  if (llama4) {
+    c.moe.sigmoid_scores = c.moe.scaled_inputs = c.moe.choose_by_logits = true;
+    c.moe.normalise_weights = false;
+    c.moe.shared_intermediate_size = 13;
+    return c;
+  }
   c.moe.sigmoid_scores = c.moe.selection_bias = true;
   c.moe.shared_intermediate_size = 13;
   c.moe.weight_scale = 2.5;

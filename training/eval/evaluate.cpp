@@ -86,8 +86,7 @@ ArenaPlan Evaluator::plan() {
   const Mode before = std::exchange(ctx_.mode, Mode::kEval);
   whole_ = shape_of_micro_batch(micro_batch_size_, sequence_length_);
   for (MicroBatch& local : local_)
-    fill_batch_shard(whole_, sequence_length_, groups_.layout, model_.config().has_windows(),
-                     local);
+    fill_batch_shard(whole_, sequence_length_, groups_.layout, model_.config(), local);
   ctx_.arena.begin_planning();
   forward();
   ctx_.mode = before;
@@ -104,8 +103,7 @@ void Evaluator::fill(BatchSource& source, int64_t begin, int64_t total, int64_t 
     for (int64_t k = first; k < first + micro_batch_size_; ++k)
       samples_.push_back(k < total ? spread_sample(k, total, all) : all);
     source.fill_samples(samples_, whole_);
-    fill_batch_shard(whole_, sequence_length_, groups_.layout, model_.config().has_windows(),
-                     local_[i]);
+    fill_batch_shard(whole_, sequence_length_, groups_.layout, model_.config(), local_[i]);
   }
 }
 

@@ -22,7 +22,8 @@ int64_t PretrainRun::planned_bytes() const {
   const int64_t tokens = config_.micro_batch_size * config_.sequence_length / config_.parallel.cp;
   const int64_t batches = device_.gpu == nullptr
                               ? 0  // used in place
-                              : DeviceBatches::bytes(tokens, config_.gradient_accumulation_steps);
+                              : DeviceBatches::bytes(tokens, config_.gradient_accumulation_steps,
+                                                     config_.model.attention_chunk);
   return state_.bytes() + std::max(train_plan_.capacity, eval_plan_.capacity) +
          state_.model.position_bytes(config_.sequence_length) + batches;
 }

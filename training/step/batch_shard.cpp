@@ -15,12 +15,13 @@ ContextLayout context_layout(int64_t sequences, int64_t sequence_length, const L
 }
 
 void fill_context_part(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
-                       bool windows, MicroBatch& local) {
+                       const ModelConfig& model, MicroBatch& local) {
   const ContextLayout chunks =
       context_layout(std::ssize(whole.tokens) / sequence_length, sequence_length, layout);
   if (local.context == nullptr || !(local.context->layout() == chunks))
-    local.context =
-        std::make_shared<ContextPlan>(chunks, layout.cp.index, layout.cp_ulysses, windows);
+    local.context = std::make_shared<ContextPlan>(
+        chunks, layout.cp.index, layout.cp_ulysses,
+        ContextSpans{.windows = model.has_windows(), .chunk = model.attention_chunk});
   local.context->build(whole.cu_seqlens, whole.rows);
   const std::vector<int64_t>& tokens = local.context->tokens();
   const auto take = [&](const auto& from, auto padding, auto& to) {
@@ -51,8 +52,8 @@ bool is_batch_shard_whole(int64_t sequences, int64_t sequence_length, const Layo
 }
 
 void fill_batch_shard(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
-                      bool windows, MicroBatch& local) {
-  if (layout.cp.size > 1) return fill_context_part(whole, sequence_length, layout, windows, local);
+                      const ModelConfig& model, MicroBatch& local) {
+  if (layout.cp.size > 1) return fill_context_part(whole, sequence_length, layout, model, local);
   local = whole;
   const int64_t sequences = std::ssize(whole.tokens) / sequence_length;
   const auto padded = static_cast<size_t>(local_tokens(sequences, sequence_length, layout));

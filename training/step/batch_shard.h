@@ -16,9 +16,8 @@ namespace trireme {
 int64_t local_tokens(int64_t sequences, int64_t sequence_length, const Layout& layout);
 // True if the shard is the whole micro-batch, unchanged.
 bool is_batch_shard_whole(int64_t sequences, int64_t sequence_length, const Layout& layout);
-// Sets `local` to this rank's shard of `whole`. windows: the model has layers with sliding-window
-// attention (ModelConfig::has_windows()).
+// Sets `local` to this rank's shard of `whole`, with an attention plan for the layers of the model.
 void fill_batch_shard(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
-                      bool windows, MicroBatch& local);
+                      const ModelConfig& model, MicroBatch& local);
 
 }  // namespace trireme

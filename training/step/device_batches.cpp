@@ -23,11 +23,15 @@ int64_t padded(int64_t elements, DType dtype) {
 // and one more offset than documents.
 int64_t max_offsets(int64_t tokens) { return tokens + 2; }
 
-int64_t bytes_of(int64_t t) {
-  return 3 * padded(t, DType::kI32) + padded(t, DType::kI64) + padded(max_offsets(t), DType::kI32);
+int64_t bytes_of(int64_t t, int64_t chunk) {
+  const int64_t lists = chunk > 0 ? 2 : 1;
+  return 3 * padded(t, DType::kI32) + padded(t, DType::kI64) +
+         lists * padded(max_offsets(t), DType::kI32);
 }
 
-int64_t bytes_of(const MicroBatch& batch) { return bytes_of(std::ssize(batch.tokens)); }
+int64_t bytes_of(const MicroBatch& batch, int64_t chunk) {
+  return bytes_of(std::ssize(batch.tokens), chunk);
+}
 
 // Length of the samples if each is one sequence and they fill the batch, else 0. Other lengths,
 // even if all are equal, would be additional shapes for the attention library.
@@ -62,29 +66,50 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   return tokens;
 }
 
+// Chunks of the documents, whose offsets are given.
+ChunkTokens chunks_of(const Tokens& tokens, const std::vector<int32_t>& offsets, int64_t chunk) {
+  ChunkTokens chunks;
+  chunks.cu_q = view(offsets);
+  const int64_t uniform = tokens.uniform_length;
+  chunks.uniform_length = uniform <= chunk ? uniform : uniform % chunk == 0 ? chunk : 0;
+  chunks.longest = std::min(tokens.longest, chunk);
+  return chunks;
+}
+
 // Calls f(array, capacity in elements) in the order of the arrays in the block.
 template <class F>
 void for_each_array(Tokens& tokens, F&& f) {
   for (ConstTensor* t : {&tokens.ids, &tokens.targets, &tokens.positions, &tokens.rows})
     f(*t, tokens.count);
   f(tokens.cu_q, max_offsets(tokens.count));
+  if (tokens.chunks.cu_q.present()) f(tokens.chunks.cu_q, max_offsets(tokens.count));
 }
 
 }  // namespace
 
-int64_t DeviceBatches::bytes(int64_t tokens, int64_t micro_batches) {
-  return checked_mul(bytes_of(tokens), micro_batches + 1);
+int64_t DeviceBatches::bytes(int64_t tokens, int64_t micro_batches, int64_t chunk) {
+  return checked_mul(bytes_of(tokens, chunk), micro_batches + 1);
+}
+
+Tokens DeviceBatches::host_tokens(int i) const {
+  Tokens tokens = tokens_of(batch(i), sequence_length_);
+  if (chunk_ > 0) tokens.chunks = chunks_of(tokens, chunks_[static_cast<size_t>(i)], chunk_);
+  return tokens;
 }
 
 void DeviceBatches::place(const std::vector<MicroBatch>& batches) {
   batches_ = &batches;
   placed_.clear();
+  chunks_.clear();
+  if (chunk_ > 0)
+    for (const MicroBatch& batch : batches)
+      chunks_.push_back(chunk_offsets(batch.cu_seqlens, chunk_));
   if (ctx_.gpu == nullptr || ctx_.planning()) return;
   int64_t bytes = 0;
   largest_ = 0;
   for (const MicroBatch& batch : batches) {
-    largest_ = std::max(largest_, bytes_of(batch));
-    bytes = checked_add(bytes, bytes_of(batch));
+    largest_ = std::max(largest_, bytes_of(batch, chunk_));
+    bytes = checked_add(bytes, bytes_of(batch, chunk_));
   }
   bytes = checked_add(bytes, largest_);
   if (bytes > block_.bytes()) {
@@ -92,21 +117,21 @@ void DeviceBatches::place(const std::vector<MicroBatch>& batches) {
     block_ = Buffer("micro-batches", bytes, ctx_.memory());
   }
   int64_t at = largest_;
-  for (const MicroBatch& batch : batches) {
-    Tokens tokens = tokens_of(batch, sequence_length_);
+  for (int i = 0; i < static_cast<int>(batches.size()); ++i) {
+    Tokens tokens = host_tokens(i);
     for_each_array(tokens, [&](ConstTensor& t, int64_t most) {
       const Tensor there = block_.tensor(t.dtype(), t.shape(), at);
       transfer(ctx_, there, t);
       t = there;
       at += padded(most, t.dtype());
     });
-    if (batch.context != nullptr) batch.context->place(ctx_);
+    if (batch(i).context != nullptr) batch(i).context->place(ctx_);
     placed_.push_back(tokens);
   }
 }
 
 Tokens DeviceBatches::tokens(int i) const {
-  return placed_.empty() ? tokens_of(batch(i), sequence_length_) : placed_[static_cast<size_t>(i)];
+  return placed_.empty() ? host_tokens(i) : placed_[static_cast<size_t>(i)];
 }
 
 Tokens DeviceBatches::fixed_tokens(int i) const {
@@ -122,7 +147,7 @@ Tokens DeviceBatches::fixed_tokens(int i) const {
 void DeviceBatches::fix(int i) const {
   // The arrays of a micro-batch are adjacent and in the same order in both buffers.
   cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, block_.data(),
-                   placed_[static_cast<size_t>(i)].ids.raw(), bytes_of(batch(i)));
+                   placed_[static_cast<size_t>(i)].ids.raw(), bytes_of(batch(i), chunk_));
 }
 
 }  // namespace trireme

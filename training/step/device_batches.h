@@ -12,10 +12,11 @@ namespace trireme {
 // of device memory, which is allocated by the first call and grows if a later one needs more.
 class DeviceBatches {
  public:
-  // sequence_length: tokens of a sample.
-  DeviceBatches(Ctx& ctx, int64_t sequence_length) : ctx_(ctx), sequence_length_(sequence_length) {}
+  // sequence_length: tokens of a sample. chunk: ModelConfig::attention_chunk.
+  DeviceBatches(Ctx& ctx, int64_t sequence_length, int64_t chunk)
+      : ctx_(ctx), sequence_length_(sequence_length), chunk_(chunk) {}
   // Bytes of GPU memory for `micro_batches` micro-batches of `tokens` tokens, and the fixed buffer.
-  static int64_t bytes(int64_t tokens, int64_t micro_batches);
+  static int64_t bytes(int64_t tokens, int64_t micro_batches, int64_t chunk);
   // Sets the micro-batches of the step. `batches` must outlive the step; on a GPU its token arrays
   // may be overwritten on return. A planning run copies nothing.
   void place(const std::vector<MicroBatch>& batches);
@@ -29,9 +30,11 @@ class DeviceBatches {
   void fix(int i) const;
 
  private:
+  Tokens host_tokens(int i) const;
   Ctx& ctx_;
-  int64_t sequence_length_;
+  int64_t sequence_length_, chunk_;
   const std::vector<MicroBatch>* batches_ = nullptr;
+  std::vector<std::vector<int32_t>> chunks_;  // of each micro-batch: chunk_offsets()
   Buffer block_;
   std::vector<Tokens> placed_;  // empty: used in place
   int64_t largest_ = 0;         // bytes of the largest micro-batch: size of the fixed buffer

@@ -63,6 +63,7 @@ MicroBatchGraphs::Key MicroBatchGraphs::key_of(int micro_batch, int64_t step) co
   return {.first = micro_batch == 0,
           .tokens = tokens.count,
           .offsets = tokens.cu_q.numel(),
+          .chunk_offsets = tokens.chunks.cu_q.present() ? tokens.chunks.cu_q.numel() : 0,
           .uniform_length = tokens.uniform_length,
           .longest = tokens.longest,
           .place = stage_.fixed_place(),

@@ -43,7 +43,7 @@ class MicroBatchGraphs {
   // Values that a captured graph depends on.
   struct Key {
     bool first = false;  // first micro-batch of a step
-    int64_t tokens = 0, offsets = 0, uniform_length = 0, longest = 0;
+    int64_t tokens = 0, offsets = 0, chunk_offsets = 0, uniform_length = 0, longest = 0;
     const void* place = nullptr;  // address of the fixed buffer
     int64_t arena = 0;            // capacity of the arena: if it grows, its memory moves
     int64_t moves = 0;            // Context::library_moves

@@ -20,7 +20,7 @@ TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups& 
       groups_(groups),
       ctx_(ctx),
       options_(options),
-      batches_(ctx, options.sequence_length),
+      batches_(ctx, options.sequence_length, model.config().attention_chunk),
       passes_left_(static_cast<size_t>(store.blocks())),
       work_(static_cast<size_t>(options.micro_batches * model.chunks())) {
   count_block_ = [this](int block) {

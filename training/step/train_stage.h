@@ -86,7 +86,11 @@ class EvalStage final : public PipelineStage {
  public:
   EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
             int64_t sequence_length)
-      : model_(model), store_(store), groups_(groups), ctx_(ctx), batches_(ctx, sequence_length) {}
+      : model_(model),
+        store_(store),
+        groups_(groups),
+        ctx_(ctx),
+        batches_(ctx, sequence_length, model.config().attention_chunk) {}
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss,
              std::vector<Tensor> token_losses) {
     batches_.place(batches);

@@ -140,8 +140,7 @@ const std::vector<MicroBatch>& TrainStep::batch_shards(const std::vector<MicroBa
     return batches;
   local_.resize(batches.size());
   for (size_t i = 0; i < batches.size(); ++i)
-    fill_batch_shard(batches[i], config_.sequence_length, groups_.layout,
-                     config_.model.has_windows(), local_[i]);
+    fill_batch_shard(batches[i], config_.sequence_length, groups_.layout, config_.model, local_[i]);
   return local_;
 }
 

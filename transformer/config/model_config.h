@@ -51,7 +51,8 @@ enum class ModelFamily {
   kHunyuanDense,
   kGptOss,
   kGraniteMoe,
-  kGemma2
+  kGemma2,
+  kLlama4
 };
 
 // Multi-head latent attention (transformer/layers/latent_attention.h). Head width D = nope_dim +
@@ -80,8 +81,11 @@ struct ModelConfig {
   // RoPE base of the layers with a window, whose frequencies are not scaled; 0: rope_theta.
   double local_rope_theta = 0;
   // Queries at position p are multiplied by 1 + query_scaling ln(1 + floor(p / P0)), P0
-  // rope_scaling.original_positions, after their rotation (Llama 4's temperature); 0: not.
+  // rope_scaling.original_positions, after their rotation; 0: not.
   double query_scaling = 0;
+  // S > 0: only queries of layers without rotary positions are, by 1 + query_scaling ln(1 +
+  // floor((p + 1) / S)) (Llama 4's temperature).
+  int64_t unrotated_scaling = 0;
   bool rope_interleaved = false;  // rotates pairs of neighbours (engine/ops/attention/rotary.h)
   int64_t rotary_dim = 0;         // first elements of each head that are rotated, even; 0: all
   double attention_scale = 0;     // softmax scale; 0: 1 / sqrt(D)
@@ -108,6 +112,7 @@ struct ModelConfig {
   bool qk_norm = false;                // RMSNorm of each head's q and k, before RoPE
   bool qk_norm_after_rope = false;     // with qk_norm: after it
   bool qk_norm_whole = false;          // with qk_norm: of all heads of q, and of k, together
+  bool qk_norm_weightless = false;     // with qk_norm: no weights; only in layers that rotate
   bool attention_bias = false;         // biases of q, k and v
   bool attention_output_bias = false;  // bias of o
   bool attention_sinks = false;        // a learned logit per head in every softmax, without a value
@@ -118,6 +123,10 @@ struct ModelConfig {
   // token attends to itself and the windows[l] - 1 tokens before it; 0: to all tokens before it.
   // Empty: no layer has a window.
   std::vector<int64_t> windows;
+  // Tokens of a chunk; in layers with a 1 in chunked_layers a token attends to those from the last
+  // multiple of it on, counted from the beginning of the document (Llama 4). 0: no such layers.
+  int64_t attention_chunk = 0;
+  std::vector<uint8_t> chunked_layers;
   // Layers with rotary positions, 1, and without any, 0 (NoPE, Kazemnejad et al. 2023). Empty: all
   // layers have those of the model.
   std::vector<uint8_t> rope_layers;
@@ -133,6 +142,9 @@ struct ModelConfig {
     return rope_layers.empty() || rope_layers[static_cast<size_t>(layer)] != 0;
   }
   bool has_windows() const { return !windows.empty(); }
+  bool chunked(int64_t layer) const {
+    return attention_chunk > 0 && chunked_layers[static_cast<size_t>(layer)] != 0;
+  }
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -143,7 +155,7 @@ inline int64_t rotary_width(const ModelConfig& config) {
 }
 
 // Number of rotary tables: 2 where layers with a window have their own frequencies, or queries
-// their own factor.
+// their own factor, in layers with rotary positions or without.
 inline int64_t rotary_tables(const ModelConfig& config) {
   return config.local_rope_theta > 0 || config.query_scaling > 0 ? 2 : 1;
 }

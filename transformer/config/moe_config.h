@@ -20,11 +20,13 @@ struct MoeConfig {
   int64_t shared_intermediate_size = 0;  // F of the shared expert, a dense MLP; 0: none
   bool shared_gate = false;              // shared expert's output times sigmoid(x w) (Qwen2-MoE)
 
-  bool expert_bias = false;     // biases of an expert's three products
-  bool router_bias = false;     // bias of the router's logits
-  bool sigmoid_scores = false;  // else softmax
+  bool expert_bias = false;       // biases of an expert's three products
+  bool router_bias = false;       // bias of the router's logits
+  bool sigmoid_scores = false;    // else softmax
+  bool choose_by_logits = false;  // RouterArgs
   bool normalise_weights = true;
   double weight_scale = 1.0;
+  bool scaled_inputs = false;  // weights multiply the inputs of the experts, not their outputs
   int64_t groups = 1;
   int64_t kept_groups = 1;
   bool selection_bias = false;  // added to the scores for the choice of experts only; no gradient

@@ -25,7 +25,9 @@ void scale_llama3(const RopeScaling& s, std::vector<double>& frequencies) {
   for (double& f : frequencies) {
     const double wavelength = kTurn / f;
     if (wavelength < original / s.high_frequency_factor) continue;
-    if (wavelength > original / s.low_frequency_factor) {
+    // Equal factors leave no band to blend in.
+    if (wavelength > original / s.low_frequency_factor ||
+        s.low_frequency_factor == s.high_frequency_factor) {
       f /= s.factor;
       continue;
     }

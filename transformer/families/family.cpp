@@ -18,7 +18,7 @@ constexpr const Family* kFamilies[] = {
     &kOlmo3Family,      &kSeedOssFamily,    &kGlmFamily,          &kGlm4Family,
     &kGlm4MoeFamily,    &kMiniMaxM2Family,  &kPhi3Family,         &kMinistral3Family,
     &kErnie45Family,    &kExaone4Family,    &kHunyuanDenseFamily, &kGptOssFamily,
-    &kGraniteMoeFamily, &kGemma2Family};
+    &kGraniteMoeFamily, &kGemma2Family,     &kLlama4Family};
 
 Schema made(const Family& family) {
   Schema schema(concat(family.title, " (model_type \"", family.model_type, "\")"));
@@ -39,6 +39,7 @@ size_t place_of(ModelFamily id) {
 
 constexpr MultimodalModel kMultimodal[] = {
     {"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text"},
+    {"llama4", "Llama4ForConditionalGeneration", "llama4_text"},
     {"mistral3", "Mistral3ForConditionalGeneration", "mistral"}};
 
 }  // namespace

@@ -71,7 +71,7 @@ struct Family {
   // v_proj in one, qkv_proj.
   bool fused_gate_up = false, fused_qkv = false;
   StackedExperts stacked_experts = {};
-  bool layer_types = false;  // "layer_types" selects the layers with a window
+  bool layer_types = false;  // read() and write() know "layer_types": windows or chunks by layer
   // GPT-2's Conv1D: linear layers of the blocks are stored as (in, out), q, k and v in one matrix.
   bool conv1d = false;
   // PEFT with transformers 5 applies adapters of gate_proj, up_proj and down_proj to the fused

@@ -29,8 +29,6 @@ constexpr const char* kGemma3n =
 constexpr const char* kGemma4 =
     "other heads in layers of full attention, rotary positions on a part of these, normalised "
     "values, and capped logits";
-constexpr const char* kLlama4 =
-    "attention inside chunks, layers without rotary positions, and experts with scaled inputs";
 constexpr const char* kEncoder =
     "attention to later tokens, norms after the residual add, and learned positions";
 constexpr const char* kHalfRotated =
@@ -70,8 +68,6 @@ constexpr OtherFamily kOtherFamilies[] = {
     {"kimi_linear", kDeltaAttention},
     {"lfm2", "short gated convolutions in place of attention in some layers"},
     {"lfm2_moe", "short gated convolutions in place of attention in some layers, and experts"},
-    {"llama4", kLlama4},
-    {"llama4_text", kLlama4},
     {"mimo_v2_flash",
      "attention sinks, other heads of keys and values in layers with a window, and experts"},
     {"ministral", "windows in the layers that layer_types names"},

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kOriginal = "original_max_position_embeddings";
+constexpr const char* kOriginalLength = "original_max_position_embeddings";
 
 void add_phi3_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "4096",
@@ -21,7 +21,7 @@ void add_phi3_keys(Schema& schema) {
                           .vocab = "32064",
                           .heads = "32",
                           .rotary_factor = "1"});
-  schema.integer(kOriginal, "4096", "longrope: context length of the original training")
+  schema.integer(kOriginalLength, "4096", "longrope: context length of the original training")
       .at_least(1)
       .at_most(kMaxPositions);
   add_window_key(schema, "null");
@@ -36,7 +36,7 @@ void add_phi3_keys(Schema& schema) {
 void read_phi3(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_decoder_keys(values, config, report);
   read_head_dim(values, config, report);
-  read_rope_keys(values, config, report, values.integer(kOriginal));
+  read_rope_keys(values, config, report, values.integer(kOriginalLength));
   read_window_key(values, config, report);
   config.residual_dropout = values.number("resid_pdrop");
   const RopeType type = config.rope_scaling.type;
@@ -51,7 +51,7 @@ void write_phi3(const ModelConfig& config, Json& json) {
   write_window_key(config, json);
   json["resid_pdrop"] = config.residual_dropout;
   if (config.rope_scaling.type == RopeType::kLongRope)
-    json[kOriginal] = config.rope_scaling.original_positions;
+    json[kOriginalLength] = config.rope_scaling.original_positions;
 }
 
 }  // namespace

@@ -108,10 +108,10 @@ void check_scaling(const ConfigValues& values, const ModelConfig& config, Config
   if (s.type == RopeType::kLlama3) {
     require("low_freq_factor");
     require("high_freq_factor");
-    if (s.low_frequency_factor >= s.high_frequency_factor)
-      report.error(values.spelled(path_of("low_freq_factor")),
-                   concat(s.low_frequency_factor, " is not below high_freq_factor ",
-                          s.high_frequency_factor));
+    if (s.low_frequency_factor > s.high_frequency_factor)
+      report.error(
+          values.spelled(path_of("low_freq_factor")),
+          concat(s.low_frequency_factor, " is above high_freq_factor ", s.high_frequency_factor));
   }
   if (s.type == RopeType::kYarn) check_yarn_base(values, config, report);
   if (s.type == RopeType::kDynamic && config.head_dim == 2)
@@ -227,6 +227,13 @@ void add_scaling_keys(Schema& schema, const std::string& parameters) {
   both_spellings(
       schema.boolean(path_of("truncate"), true, "yarn: the bounds of the ramp are whole numbers"),
       parameters);
+}
+
+// Element of the list: 1, 0, true or false; -1: none of these.
+int rotates(const Json& element) {
+  if (element.is_boolean()) return element.get<bool>() ? 1 : 0;
+  if (!element.is_number_integer()) return -1;
+  return element == 0 ? 0 : element == 1 ? 1 : -1;
 }
 
 }  // namespace
@@ -421,6 +428,45 @@ void write_layered_rope_keys(const ModelConfig& config, Json& json) {
   if (config.local_rope_theta > 0) json["rope_local_base_freq"] = config.local_rope_theta;
   if (config.rope_scaling.type == RopeType::kLinear)
     json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", config.rope_scaling.factor}};
+}
+
+void add_rope_layer_keys(Schema& schema) {
+  schema
+      .any("no_rope_layers", "null", "list of 0 and 1",
+           "of each layer 1: rotary positions, 0: none; null and []: by no_rope_layer_interval")
+      .or_null();
+  schema
+      .integer("no_rope_layer_interval", "4",
+               "interval of layers without rotary positions, where no_rope_layers is not given")
+      .at_least(1);
+}
+
+// Longer lists are read up to the last layer, as transformers does.
+void read_rope_layer_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  const char* const key = "no_rope_layers";
+  const int64_t layers = config.num_layers;
+  const Json list = values.given(key) ? values.raw(key) : Json::array();
+  std::vector<uint8_t> out;
+  if (list.is_array() && list.empty()) {
+    const int64_t interval = std::max<int64_t>(1, values.integer("no_rope_layer_interval"));
+    for (int64_t l = 0; l < layers; ++l) out.push_back((l + 1) % interval != 0 ? 1 : 0);
+  } else if (list.is_array() && std::ssize(list) >= layers &&
+             std::ranges::all_of(list, [](const Json& one) { return rotates(one) >= 0; })) {
+    for (int64_t l = 0; l < layers; ++l)
+      out.push_back(static_cast<uint8_t>(rotates(list[static_cast<size_t>(l)])));
+  } else {
+    report.error(values.spelled(key),
+                 concat("must be a list of at least ", layers,
+                        " numbers 0 and 1, one for each layer, or null, got ", shown(list)));
+  }
+  if (std::ranges::find(out, 0) == out.end()) out.clear();
+  config.rope_layers = std::move(out);
+}
+
+void write_rope_layer_keys(const ModelConfig& config, Json& json) {
+  Json list = Json::array();
+  for (int64_t l = 0; l < config.num_layers; ++l) list.push_back(config.rotates(l) ? 1 : 0);
+  json["no_rope_layers"] = std::move(list);
 }
 
 }  // namespace trireme

@@ -27,6 +27,11 @@ void check_yarn_base(const ConfigValues& values, const ModelConfig& config, Conf
 // a part of each head is rotated.
 void write_rope_keys(const ModelConfig& config, Json& json);
 
+// Layers without rotary positions: "no_rope_layers", by default every "no_rope_layer_interval"-th.
+void add_rope_layer_keys(Schema& schema);
+void read_rope_layer_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
+void write_rope_layer_keys(const ModelConfig& config, Json& json);
+
 // Models whose layers with a window have unscaled frequencies (OLMo 3): "rope_theta" and
 // "rope_scaling" for the other layers, "rope_parameters.sliding_attention.rope_theta" for those
 // with a window, whose default is the family's, whatever "rope_theta" is; or "rope_parameters" with

@@ -36,5 +36,6 @@ extern const Family kHunyuanDenseFamily;
 extern const Family kGptOssFamily;
 extern const Family kGraniteMoeFamily;
 extern const Family kGemma2Family;
+extern const Family kLlama4Family;
 
 }  // namespace trireme

@@ -10,6 +10,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
                      const std::string& prefix, int block, int layer)
     : head_dim_(config.head_dim),
       rotary_dim_(rotary_width(config)),
+      rotates_(config.rotates(layer)),
       norm_after_rope_(config.qk_norm && config.qk_norm_after_rope),
       pairs_(config.rope_interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves),
       attention_(config, layout, list, prefix, block, layer) {
@@ -30,7 +31,8 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
   const char* const o = parameter_names(config).attention_output;
   o_proj_ = RowLinear(list, layout, concat(prefix, ".", o), config.hidden_size, width, q,
                       {config.attention_output_bias, residual_std}, block);
-  if (config.qk_norm) norm_ = make_query_key_norm(config, layout, list, prefix, block);
+  if (config.qk_norm && (rotates_ || !config.qk_norm_weightless))
+    norm_ = make_query_key_norm(config, layout, list, prefix, block);
 }
 
 CoreAttention::Heads Attention::split(const Tensor& qkv) const {
@@ -55,7 +57,8 @@ void Attention::rotate(Pass& pass, const Tensor& qk, const ConstTensor& cos_sin,
   const auto rotate_heads = [&](int64_t begin, int64_t end, const ConstTensor& table) {
     rotary(pass.ctx, heads.slice(1, begin, end), table, pass.tokens.positions, inverse, pairs_);
   };
-  if (cos_sin.rank() == 2) return rotate_heads(0, heads_ + kv_heads_, cos_sin);
+  if (cos_sin.rank() == 2)  // a layer without rotary positions has a factor of the queries alone
+    return rotate_heads(0, rotates_ ? heads_ + kv_heads_ : heads_, cos_sin);
   const auto table = [&](int64_t k) {
     return cos_sin.slice(0, k, k + 1).reshape({cos_sin.size(1), cos_sin.size(2)});
   };

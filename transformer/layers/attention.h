@@ -53,6 +53,7 @@ class Attention {
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
   int64_t rotary_dim_;                   // first elements of each head that are rotated
+  bool rotates_;                         // has rotary positions
   bool norm_after_rope_;
   RotaryPairs pairs_;
   CoreAttention attention_;

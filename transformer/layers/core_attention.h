@@ -1,6 +1,7 @@
 // Core attention, shared by all attention layers: attention of this rank's heads over packed
-// sequences, over context-parallel ranks or over a KV cache. Some layers have a sliding window,
-// some models a sink for each head. Formulas: engine/ops/attention/attention.h, attention_sinks.h.
+// sequences, over context-parallel ranks or over a KV cache. Some layers have a sliding window or
+// stay inside chunks of the document, some models have a sink for each head. Formulas:
+// engine/ops/attention/attention.h, attention_sinks.h.
 #pragma once
 
 #include "engine/ops/attention/attention.h"
@@ -39,11 +40,12 @@ class CoreAttention {
                 const Heads& heads, const Saved& saved) const;
 
  private:
-  AttentionArgs op_args(const Pass& pass) const;
+  AttentionArgs op_args(const Pass& pass, const Tokens& tokens) const;
   // Query heads of this rank, index of the first one, and total over all ranks.
   int64_t heads_, first_head_, total_heads_;
   double scale_, soft_cap_, dropout_;
   int64_t window_;          // 0: none
+  bool chunked_;            // attends inside chunks
   ParamHandle sinks_ = -1;  // (H); -1: none
   int layer_;
 };

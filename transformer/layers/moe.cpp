@@ -30,6 +30,11 @@ int64_t used(const Pass& pass, const ExpertRound& round, const ConstTensor& buff
   return pass.ctx.planning() ? buffer.size(0) : round.rows();
 }
 
+// Places of pairs in use; in a planning run, where their number is unknown, all.
+Tensor used_pairs(const Ctx& ctx, const Tensor& places, const ExpertRoute& route) {
+  return ctx.planning() ? places : places.slice(0, 0, route.pairs);
+}
+
 // Skips the arena regions of experts_backward_weight() where backward_input() has done its work.
 void skip_planned_products(Ctx& ctx, bool biases) {
   for (int products = 0; products < 2; ++products)
@@ -209,17 +214,37 @@ bool Moe::overlaps_shared(const Pass& pass) const {
   return shared_ != nullptr && overlaps(layout_.moe_shared_overlap, pass.ctx.gpu != nullptr);
 }
 
+// Tokens of the pairs, sorted by expert, times their weights where those multiply the inputs.
+void Moe::gather_pairs(Pass& pass, const Tensor& out, const ConstTensor& x,
+                       const Saved& saved) const {
+  Ctx& ctx = pass.ctx;
+  const Tensor rows = used_pairs(ctx, out, saved.route);
+  const Tensor pairs = used_pairs(ctx, saved.pairs, saved.route);
+  gather_rows(ctx, rows, x, pairs, moe_.experts_per_token);
+  if (!moe_.scaled_inputs) return;
+  const ConstTensor weights = saved.router.weights->reshape({out.size(0), 1});
+  const Activation factors = ctx.allocate("moe.factors", weights.dtype(), weights.shape());
+  const Tensor mine = used_pairs(ctx, factors, saved.route);
+  gather_rows(ctx, mine, weights, pairs, 1);
+  scale_rows(ctx, rows, rows, mine.reshape({rows.size(0)}), false);
+}
+
+// y = sum of the results of a token's experts, times their weights unless the inputs were.
+void Moe::combine(Pass& pass, const Tensor& y, const Saved& saved) const {
+  combine_rows(pass.ctx, y, saved.results, saved.places,
+               moe_.scaled_inputs ? ConstTensor() : ConstTensor(*saved.router.weights));
+}
+
 // Fills saved.results. saved.rows, inner and act then hold those of the last round.
 void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved,
                       const OverlappedWork& overlapped) const {
   Ctx& ctx = pass.ctx;
   const TokenDispatcher dispatcher = token_dispatcher(pass);
   const bool overlap = overlaps_shared(pass);
-  const int64_t most = saved.rows->size(0), k = moe_.experts_per_token;
+  const int64_t most = saved.rows->size(0);
   const size_t rounds = saved.route.rounds.size();
   const Activation send = ctx.allocate("moe.send", x.dtype(), saved.results->shape());
-  const int64_t pairs = ctx.planning() ? send->size(0) : saved.route.pairs;
-  gather_rows(ctx, send->slice(0, 0, pairs), x, saved.pairs->slice(0, 0, pairs), k);
+  gather_pairs(pass, send, x, saved);
   {
     const auto in_flight = dispatcher.post_dispatch(ctx, saved.rows, send, saved.route, 0, overlap);
     if (overlapped.dispatch) overlapped.dispatch();
@@ -275,10 +300,10 @@ void Moe::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* save
   if (!keep_act) kept.act.reset();
   if (share.split) {
     const Activation part = ctx.allocate("moe.y", x.dtype(), {share.count, width_});
-    combine_rows(ctx, part, kept.results, kept.places, kept.router.weights);
+    combine(pass, part, kept);
     gather_parts(pass, y, part, share);
   } else {
-    combine_rows(ctx, y, kept.results, kept.places, kept.router.weights);
+    combine(pass, y, kept);
   }
   if (shared_) add_shared(pass, y, kept, keep_act);
   if (saved != nullptr) *saved = std::move(kept);
@@ -379,9 +404,7 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
   const Activation d_act = ctx.allocate("moe.d_act", x.dtype(), {most, inner_});
   const Activation d_out = ctx.allocate("moe.d_out", x.dtype(), {most, width_});
   if (ctx.planning()) plan_overflow(pass, saved, deferred);
-  if (again)
-    gather_rows(ctx, send->slice(0, 0, saved.route.pairs), x,
-                saved.pairs->slice(0, 0, saved.route.pairs), moe_.experts_per_token);
+  if (again || ctx.planning()) gather_pairs(pass, send, x, saved);
   for (size_t r = 0; r < rounds; ++r) {
     const ExpertRound& round = saved.route.rounds[r];
     const bool last = r + 1 == rounds;
@@ -425,8 +448,15 @@ Moe::Deferred Moe::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
   deferred.d_inner = std::move(saved.inner);
   const Activation d_weights =
       ctx.allocate("moe.d_weights", sum_dtype(x.dtype()), saved.router.weights->shape());
-  combine_rows_backward(ctx, saved.results, d_weights, mine(dy), saved.results, saved.places,
-                        saved.router.weights);
+  const auto backward_of_weights = [&](const ConstTensor& scaled) {
+    combine_rows_backward(ctx, saved.results, d_weights, scaled, saved.results, saved.places,
+                          saved.router.weights);
+  };
+  if (!moe_.scaled_inputs)
+    backward_of_weights(mine(dy));
+  else
+    gather_rows(ctx, used_pairs(ctx, saved.results, saved.route), mine(dy),
+                used_pairs(ctx, saved.pairs, saved.route), moe_.experts_per_token);
   Activation d_shared_x;
   if (shared_) d_shared_x = ctx.allocate("moe.d_shared_x", dx.dtype(), dx.shape());
   experts_backward(pass, saved.results, mine(x), saved, deferred,
@@ -434,7 +464,9 @@ Moe::Deferred Moe::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
   Activation part;
   if (share.split) part = ctx.allocate("moe.dx", x.dtype(), {share.count, width_});
   const Tensor d_mine = share.split ? *part : dx;
-  combine_rows(ctx, d_mine, saved.results, saved.places, {});
+  combine_rows(ctx, d_mine, saved.results, saved.places,
+               moe_.scaled_inputs ? ConstTensor(*saved.router.weights) : ConstTensor());
+  if (moe_.scaled_inputs) backward_of_weights(mine(x));
   saved.results.reset();
   deferred.router = router_.backward_input(pass, d_mine, d_weights, share, saved.router);
   if (share.split) gather_parts(pass, dx, part, share);

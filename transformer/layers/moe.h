@@ -7,6 +7,8 @@
 //     -dispatch over ep, etp-> rows of this rank's experts (r, C) -two grouped products-> (r, C)
 //     -combine over etp, ep-> results (p, C) -weighted sum-> y (n, C)
 //
+// In Llama 4 the weights multiply the inputs: y_t = sum_j expert_{e_tj}(w_tj x_t).
+//
 // The shared expert's first product overlaps with the dispatch, the second one with the combine
 // (parallel.moe_shared_expert_overlap), and likewise backward. Without overlap the order is the
 // same. Every rank of dp x cp x tp contributes different tokens: without sequence parallelism,
@@ -96,6 +98,8 @@ class Moe {
   // y = x w^T; the rows of each expert with its own w.
   void multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandle Expert::*first,
                 ParamHandle Expert::*last, std::span<const int64_t> offsets) const;
+  void gather_pairs(Pass& pass, const Tensor& out, const ConstTensor& x, const Saved& saved) const;
+  void combine(Pass& pass, const Tensor& y, const Saved& saved) const;
   void choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const;
   // Work that overlaps with the first dispatch and with the last combine.
   struct OverlappedWork {

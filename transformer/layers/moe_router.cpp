@@ -70,7 +70,8 @@ RouterArgs MoeRouter::args() const {
           .normalise = moe_.normalise_weights,
           .scale = moe_.weight_scale,
           .groups = moe_.groups,
-          .kept_groups = moe_.kept_groups};
+          .kept_groups = moe_.kept_groups,
+          .choose_by_logits = moe_.choose_by_logits};
 }
 
 // Upper bound of the sequences in the micro-batch; context-parallel ranks hold parts of all of

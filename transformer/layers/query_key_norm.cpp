@@ -25,7 +25,7 @@ struct Columns {
   DimSlice q, k;
 };
 
-// Norm of each head, with one weight of width D for all heads.
+// Norm of each head, with one weight of width D for all heads, or none.
 class HeadNorm final : public QueryKeyNorm {
  public:
   HeadNorm(const ModelConfig& config, const Layout& layout, ParameterList& list,
@@ -33,7 +33,8 @@ class HeadNorm final : public QueryKeyNorm {
       : columns_(config, layout.tp),
         width_(config.head_dim),
         eps_(config.norm_eps),
-        gamma_offset_(config.zero_centered_gamma ? 1 : 0) {
+        gamma_offset_(config.zero_centered_gamma || config.qk_norm_weightless ? 1 : 0) {
+    if (config.qk_norm_weightless) return;
     const auto weight = [&](const char* name) {
       return list.add(
           {.name = concat(prefix, ".", name, ".weight"),
@@ -69,15 +70,30 @@ class HeadNorm final : public QueryKeyNorm {
                        const ConstTensor& x) const {
     Activation rstd =
         pass.ctx.allocate("attention.head_rstd", sum_dtype(x.dtype()), Shape{x.size(0), x.size(1)});
-    head_norm_forward(pass.ctx, y, rstd, x, pass.params.value(weight), eps_, gamma_offset_);
+    Activation none;
+    head_norm_forward(pass.ctx, y, rstd, x, weight_value(pass, weight, x.dtype(), none), eps_,
+                      gamma_offset_);
     return rstd;
+  }
+  // w, or without weights zeros, to which gamma_offset_ adds 1.
+  ConstTensor weight_value(Pass& pass, ParamHandle weight, DType dtype, Activation& none) const {
+    if (weight >= 0) return pass.params.value(weight);
+    none = pass.ctx.allocate("attention.no_weight", dtype, Shape{width_});
+    fill_zero(pass.ctx, none);
+    return *none;
   }
   void gradients(Pass& pass, ParamHandle weight, const Tensor& d, const ConstTensor& x,
                  const ConstTensor& rstd) const {
-    Activation unused;
-    const GradientSlot dw = gradient_or_scratch(pass, weight, unused);
-    head_norm_backward(pass.ctx, d, dw.grad, d, x, pass.params.value(weight), rstd, dw.accumulate,
-                       gamma_offset_);
+    Activation unused, none;
+    GradientSlot dw;
+    if (weight >= 0) {
+      dw = gradient_or_scratch(pass, weight, unused);
+    } else {
+      unused = pass.ctx.allocate("attention.no_gradient", rstd.dtype(), Shape{width_});
+      dw.grad = *unused;
+    }
+    head_norm_backward(pass.ctx, d, dw.grad, d, x, weight_value(pass, weight, x.dtype(), none),
+                       rstd, dw.accumulate, gamma_offset_);
   }
 
   Columns columns_;

@@ -1,5 +1,5 @@
 // RMSNorm of queries and keys (Henry et al. 2020, "Query-Key Normalization"), of each head by
-// itself (Qwen3) or of all heads together (OLMo 2).
+// itself (Qwen3; without weights in Llama 4) or of all heads together (OLMo 2).
 #pragma once
 
 #include <memory>

@@ -36,7 +36,9 @@ double training_flops_per_token(const ModelConfig& config, int64_t parameter_cou
   for (int64_t l = 0; l < config.num_layers; ++l) {
     const auto s = static_cast<double>(sequence_length);
     const double w = config.window(l) > 0 ? static_cast<double>(config.window(l)) : s;
-    keys += w < s ? w - w * w / (2 * s) : s / 2;
+    const double c =
+        config.chunked(l) ? std::min(static_cast<double>(config.attention_chunk), s) : s;
+    keys += w < s ? w - w * w / (2 * s) : c / 2;
   }
   const double of_weights = adapter_parameters > 0 ? 4.0 : 6.0;
   return of_weights * static_cast<double>(n) + 6.0 * static_cast<double>(adapter_parameters) +

@@ -15,8 +15,9 @@ inline constexpr const char* kAdapterFlopsFormula =
 // Training FLOPs per token. N counts every parameter that takes part in a matrix product or a norm:
 // all except the embedding tables, plus a tied head. From a layer's experts N counts the k that a
 // token visits. Attention counts the causal half only; a layer with a window of W < S keys counts W
-// - W^2 / 2S instead of S / 2. Recomputation does not count. Frozen parameters have no weight
-// gradient: with A adapter parameters in total, N counts for its two other products.
+// - W^2 / 2S instead of S / 2, one with chunks of C < S tokens C / 2. Recomputation does not count.
+// Frozen parameters have no weight gradient: with A adapter parameters in total, N counts for its
+// two other products.
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
                                 int64_t sequence_length, int64_t adapter_parameters = 0);
 

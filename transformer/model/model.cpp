@@ -78,7 +78,9 @@ std::vector<double> Model::query_factors(int64_t positions, double factor) const
   std::vector<double> out;
   out.reserve(static_cast<size_t>(positions));
   for (int64_t p = 0; p < positions; ++p) {
-    const int64_t turns = p / config_.rope_scaling.original_positions;
+    const int64_t turns = config_.unrotated_scaling > 0
+                              ? (p + 1) / config_.unrotated_scaling
+                              : p / config_.rope_scaling.original_positions;
     out.push_back(factor * (1 + config_.query_scaling * std::log1p(static_cast<double>(turns))));
   }
   return out;
@@ -93,9 +95,14 @@ void Model::reserve_positions(Ctx& ctx, int64_t positions) {
   const Tensor tables = host.tensor(table_dtype_, shape);
   for (int64_t k = 0; k < shape[0]; ++k) {
     const bool local = k > 0 && config_.local_rope_theta > 0;
-    const RotaryFrequencies frequencies = rotary_frequencies(
+    const bool unrotated = k > 0 && config_.unrotated_scaling > 0;
+    RotaryFrequencies frequencies = rotary_frequencies(
         local ? config_.local_rope_theta : config_.rope_theta, width,
         local ? RopeScaling{} : config_.rope_scaling, config_.max_positions, positions);
+    if (unrotated) {  // the queries' factor alone
+      std::ranges::fill(frequencies.inverse, 0);
+      frequencies.attention_factor = 1;
+    }
     rotary_table(tables.slice(0, k, k + 1).reshape({positions, width}), frequencies.inverse,
                  k > 0 && !local ? query_factors(positions, frequencies.attention_factor)
                                  : std::vector<double>{frequencies.attention_factor});
@@ -120,10 +127,11 @@ ConstTensor Model::rotary_rows(const Pass& pass) const {
 
 ConstTensor Model::rotary_of(const ConstTensor& tables, size_t layer, int chunk) const {
   const int64_t number = span(chunk).first_layer + static_cast<int64_t>(layer);
-  if (!tables.present() || !config_.rotates(number)) return {};
-  if (config_.query_scaling > 0) return tables;
-  const int64_t k = tables.size(0) > 1 && config_.window(number) > 0 ? 1 : 0;
-  return tables.slice(0, k, k + 1).reshape({tables.size(1), tables.size(2)});
+  const bool rotates = config_.rotates(number), temperature = config_.unrotated_scaling > 0;
+  if (!tables.present() || (!rotates && (!temperature || tables.size(0) == 1))) return {};
+  if (config_.query_scaling > 0 && !temperature) return tables;
+  const bool second = temperature ? !rotates : tables.size(0) > 1 && config_.window(number) > 0;
+  return tables.slice(0, second ? 1 : 0, second ? 2 : 1).reshape({tables.size(1), tables.size(2)});
 }
 
 Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,

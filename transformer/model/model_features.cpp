@@ -63,20 +63,22 @@ std::string attention_details(const ModelConfig& config) {
   };
   add(config.qk_norm, config.qk_norm_whole ? "RMSNorm of all heads of q together, and of k"
                       : config.qk_norm_after_rope
-                          ? "RMSNorm of each head's q and k, after their rotation"
+                          ? concat("RMSNorm of each head's q and k, after their rotation",
+                                   config.qk_norm_weightless ? ", without weights" : "")
                           : "RMSNorm of each head's q and k");
   add(config.attention_bias, "biases of q, k and v");
   add(config.attention_output_bias, "a bias of o");
   add(config.attention_sinks, "a learned sink in each head's softmax");
   add(config.query_scaling > 0,
-      concat("queries scaled by their position, beta ", config.query_scaling));
+      concat("queries ", config.unrotated_scaling > 0 ? "of layers without rotary positions " : "",
+             "scaled by their position, beta ", config.query_scaling));
   add(config.attention_scale > 0, concat("softmax scale ", config.attention_scale));
   add(config.attention_soft_cap > 0,
       concat("scores under a soft cap of ", config.attention_soft_cap));
   return out;
 }
 
-// "window of 512 tokens in 22 of 26 layers" for each size of a window.
+// "window of 512 tokens in 22 of 26 layers" for each size of a window, and likewise chunks.
 void add_windows(const ModelConfig& config, std::vector<std::string>& out) {
   std::map<int64_t, int64_t> layers;  // by window
   for (const int64_t window : config.windows)
@@ -84,6 +86,10 @@ void add_windows(const ModelConfig& config, std::vector<std::string>& out) {
   for (const auto& [window, count] : layers)
     out.push_back(
         concat("window of ", window, " tokens in ", count, " of ", config.num_layers, " layers"));
+  if (config.attention_chunk > 0)
+    out.push_back(concat("attention in chunks of ", config.attention_chunk, " tokens in ",
+                         std::ranges::count(config.chunked_layers, 1), " of ", config.num_layers,
+                         " layers"));
 }
 
 std::string norm_feature(const ModelConfig& config) {
@@ -128,6 +134,7 @@ void add_mlps(const ModelConfig& config, int64_t sparse, std::vector<std::string
   out.push_back(std::move(experts));
   out.push_back(concat(moe.sigmoid_scores ? "sigmoid" : "softmax", " scores of experts",
                        moe.normalise_weights ? ", normalised" : "",
+                       moe.scaled_inputs ? ", times the experts' inputs" : "",
                        moe.weight_scale == 1 ? std::string() : concat(", times ", moe.weight_scale),
                        moe.selection_bias ? ", selection bias" : "",
                        moe.router_bias ? ", bias of the logits" : "",

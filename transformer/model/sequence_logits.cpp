@@ -31,6 +31,10 @@ std::vector<float> sequence_logits(const Model& model, ParameterStore& params, C
   const Buffer positions_block = placed(ctx, "positions", positions);
   const Buffer rows_block = placed(ctx, "rows", rows);
   const Buffer offsets_block = placed(ctx, "offsets", offsets);
+  const int64_t chunk = model.config().attention_chunk;
+  const std::vector<int32_t> chunks =
+      chunk > 0 ? chunk_offsets(offsets, chunk) : std::vector<int32_t>{0};
+  const Buffer chunks_block = placed(ctx, "chunks", chunks);
 
   Tokens tokens;
   tokens.count = count;
@@ -39,6 +43,8 @@ std::vector<float> sequence_logits(const Model& model, ParameterStore& params, C
   tokens.position_end = count;
   tokens.rows = rows_block.tensor(DType::kI64, Shape{count});
   tokens.cu_q = offsets_block.tensor(DType::kI32, Shape{2});
+  tokens.chunks.cu_q = chunks_block.tensor(DType::kI32, Shape{std::ssize(chunks)});
+  tokens.chunks.longest = std::min(count, chunk);
   tokens.sequence_length = tokens.uniform_length = tokens.longest = count;
   const Mode before = std::exchange(ctx.mode, Mode::kInfer);
   Pass pass{.ctx = ctx, .params = params, .tokens = tokens, .groups = &groups};

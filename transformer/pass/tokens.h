@@ -19,6 +19,15 @@ struct CachedTokens {
   bool new_sequences = false;
 };
 
+// The fields of the same name of Tokens and CachedTokens for layers whose attention stays inside
+// chunks of a document (ModelConfig::attention_chunk): each chunk is a sequence there.
+struct ChunkTokens {
+  ConstTensor cu_q;
+  int64_t uniform_length = 0, longest = 0;
+  ConstTensor block_table, context_lens;
+  int64_t max_queries = 1, longest_context = 0;
+};
+
 struct Tokens {
   int64_t count = 0;      // T
   ConstTensor ids;        // (T) int32
@@ -42,8 +51,24 @@ struct Tokens {
   int64_t uniform_length = 0;
   // Upper bound of the sequence lengths; 0: unknown.
   int64_t longest = 0;
+  ChunkTokens chunks;  // in a model with such layers
   // Sequences over context-parallel ranks, instead of cu_q; nullptr: no context parallelism.
   const ContextPlan* context = nullptr;
 };
+
+// The tokens as layers see them whose attention stays inside chunks.
+inline Tokens in_chunks(const Tokens& tokens) {
+  Tokens out = tokens;
+  const ChunkTokens& chunks = tokens.chunks;
+  out.cu_q = chunks.cu_q;
+  out.uniform_length = chunks.uniform_length;
+  out.longest = chunks.longest;
+  out.cached.block_table = chunks.block_table;
+  out.cached.context_lens = chunks.context_lens;
+  out.cached.max_queries = chunks.max_queries;
+  out.cached.longest_context = chunks.longest_context;
+  if (tokens.context != nullptr) out.context = &tokens.context->chunked();
+  return out;
+}
 
 }  // namespace trireme

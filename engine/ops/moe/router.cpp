@@ -59,6 +59,7 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
         .scale = static_cast<T>(args.scale),
         .sigmoid = args.score == RouterScore::kSigmoid,
         .normalise = args.normalise,
+        .by_logits = args.choose_by_logits && !bias.present(),
     };
     if (ctx.gpu != nullptr) return cuda::router_forward<T>(*ctx.gpu, kernel);
     TRIREME_KERNEL(router_forward<T>)(kernel, ctx.threads);

@@ -50,8 +50,8 @@ TRIREME_INLINE void score_row(const RouterForward<T>& a, T* s, const T* x) {
 
 // Value by which experts are chosen; a NaN is last.
 template <class T>
-TRIREME_INLINE T choice(const RouterForward<T>& a, const T* s, int64_t e) {
-  const T value = a.bias != nullptr ? s[e] + a.bias[e] : s[e];
+TRIREME_INLINE T choice(const RouterForward<T>& a, const T* s, const T* l, int64_t e) {
+  const T value = a.by_logits ? l[e] : a.bias != nullptr ? s[e] + a.bias[e] : s[e];
   return value == value ? value : kLowest<T>;
 }
 
@@ -79,12 +79,12 @@ TRIREME_INLINE Position<T> next_position(int64_t begin, int64_t end, const Posit
 
 // Bit g: group g is eligible.
 template <class T>
-TRIREME_INLINE uint64_t eligible_groups(const RouterForward<T>& a, const T* s) {
+TRIREME_INLINE uint64_t eligible_groups(const RouterForward<T>& a, const T* s, const T* l) {
   if (a.kept_groups == a.groups) return ~uint64_t{0};
   const int64_t width = a.count / a.groups;
   T group[kMaxRouterGroups];
   for (int64_t g = 0; g < a.groups; ++g) {
-    const auto value = [&](int64_t e) { return choice(a, s, e); };
+    const auto value = [&](int64_t e) { return choice(a, s, l, e); };
     const Position<T> first = next_position(g * width, (g + 1) * width, Position<T>{}, value);
     group[g] = first.value;
     if (!a.sigmoid || width == 1) continue;
@@ -100,16 +100,16 @@ TRIREME_INLINE uint64_t eligible_groups(const RouterForward<T>& a, const T* s) {
 }
 
 template <class T>
-TRIREME_INLINE void choose(const RouterForward<T>& a, const T* s, int32_t* experts) {
-  const uint64_t kept = eligible_groups(a, s);
+TRIREME_INLINE void choose(const RouterForward<T>& a, const T* s, const T* l, int32_t* experts) {
+  const uint64_t kept = eligible_groups(a, s, l);
   const int64_t width = a.count / a.groups;
   Position<T> at;
   for (int64_t j = 0; j < a.k; ++j) {
     Position<T> best;
     for (int64_t g = 0; g < a.groups; ++g) {
       if ((kept >> g & 1) == 0) continue;
-      const Position<T> p =
-          next_position(g * width, (g + 1) * width, at, [&](int64_t e) { return choice(a, s, e); });
+      const Position<T> p = next_position(g * width, (g + 1) * width, at,
+                                          [&](int64_t e) { return choice(a, s, l, e); });
       if (p.index >= 0 && (best.index < 0 || p.value > best.value)) best = p;
     }
     at = best;
@@ -120,9 +120,10 @@ TRIREME_INLINE void choose(const RouterForward<T>& a, const T* s, int32_t* exper
 template <class T>
 void forward_row(const RouterForward<T>& a, int64_t row) {
   T* s = a.scores + row * a.count;
+  const T* l = a.logits + row * a.count;
   int32_t* experts = a.experts + row * a.k;
   T* weights = a.weights + row * a.k;
-  score_row(a, s, a.logits + row * a.count);
+  score_row(a, s, l);
   if (a.valid != nullptr && a.valid[row] == 0) {
     for (int64_t j = 0; j < a.k; ++j) {
       experts[j] = -1;
@@ -130,7 +131,7 @@ void forward_row(const RouterForward<T>& a, int64_t row) {
     }
     return;
   }
-  choose(a, s, experts);
+  choose(a, s, l, experts);
   T total = static_cast<T>(kRouterWeightFloor);
   for (int64_t j = 0; j < a.k; ++j) total += s[experts[j]];
   const T factor = a.normalise ? a.scale / total : a.scale;

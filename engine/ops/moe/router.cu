@@ -92,10 +92,11 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::RouterForward<T>
   T* const s = a.scores + row * a.count;
   int32_t* const experts = a.experts + row * a.k;
   T* const weights = a.weights + row * a.k;
-  score_row(a, s, a.logits + row * a.count);
+  const T* const l = a.logits + row * a.count;
+  score_row(a, s, l);
 #pragma unroll 1
   for (int64_t e = lane; e < a.count; e += kWarp) {
-    const T value = a.bias != nullptr ? s[e] + a.bias[e] : s[e];
+    const T value = a.by_logits ? l[e] : a.bias != nullptr ? s[e] + a.bias[e] : s[e];
     choice[e] = value == value ? value : kLowest<T>;  // a NaN is last
   }
   __syncwarp();

@@ -4,6 +4,8 @@
 //                kSigmoid: 1 / (1 + exp(-l_e)) (DeepSeek-V3)
 //   choice       the k largest c_e = s_e + bias_e; the bias affects the choice only, never the
 //                weights (balancing without a loss, Wang et al. 2024). Ties: the lower index first.
+//                With choose_by_logits and without a bias c_e = l_e: unlike sigmoids, which round
+//                to 1, large logits stay apart (Llama 4).
 //   groups       experts in `groups` equal ranges, of which the `kept_groups` best are eligible
 //                (DeepSeek): a group is rated by its largest c (kSoftmax) or by the sum of its two
 //                largest (kSigmoid); ties: the lower index first
@@ -30,6 +32,7 @@ struct RouterArgs {
   double scale = 1.0;
   int64_t groups = 1;  // at most 64
   int64_t kept_groups = 1;
+  bool choose_by_logits = false;
 };
 
 void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const Tensor& weights,

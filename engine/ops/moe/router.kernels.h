@@ -22,6 +22,7 @@ struct RouterForward {
   int64_t groups, kept_groups;
   T scale;
   bool sigmoid, normalise;
+  bool by_logits;  // the choice, where there is no bias
 };
 
 template <class T>

@@ -227,6 +227,8 @@ void write_legend(std::ostream& page) {
           "| `deepseek_v3` | with experts and latent attention |\n"
           "| `gpt_oss` | with experts of limited SwiGLU, biases of all products, attention sinks, "
           "windows in every other layer |\n"
+          "| `llama4` | with experts whose inputs are scaled, attention in chunks, layers that no "
+          "position rotates and whose queries are scaled by position, norms without weights |\n"
           "| `dropout` | dropout 0.1; without it none |\n"
           "| `float64`, `float32`, `bfloat16` | precision of the whole run |\n";
 }

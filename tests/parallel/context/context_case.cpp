@@ -91,7 +91,7 @@ ContextRank::ContextRank(const ContextCase& c, Communicator& cp, DType dtype)
       case_(c),
       attention_(cp, exchanging_ranks(c, cp.size())),
       layout_(make_context_layout(c.rows, c.length, cp.size(), c.multiple, c.balance)),
-      plan_(layout_, cp.rank(), attention_.ulysses(), c.window > 0) {
+      plan_(layout_, cp.rank(), attention_.ulysses(), {.windows = c.window > 0}) {
   const std::vector<int64_t> tokens = tokens_of_rank(layout_, cp.rank());
   const auto take = [&](const std::string& name, int64_t heads) {
     const std::vector<double> all = values_of(c, name, dtype);

@@ -20,6 +20,14 @@ std::vector<ContextLayout> layouts() {
   return all;
 }
 
+TEST(ChunkOffsets, CutDocumentsFromTheirBeginning) {
+  const std::vector<int32_t> documents = {0, 7, 8, 8, 17};
+  EXPECT_EQ(chunk_offsets(documents, 4), (std::vector<int32_t>{0, 4, 7, 8, 12, 16, 17}));
+  EXPECT_EQ(chunk_offsets(documents, 100), (std::vector<int32_t>{0, 7, 8, 17}));
+  EXPECT_EQ(chunk_offsets({}, 4), std::vector<int32_t>{0});
+  EXPECT_THROW(chunk_offsets(documents, 0), Error);
+}
+
 TEST(TokenSlices, EveryTokenHasOneHolder) {
   for (const ContextLayout& layout : layouts()) {
     std::vector<int64_t> held;

@@ -70,6 +70,7 @@ std::vector<float> logits_of(Rank& rank) {
   tokens.positions = ConstTensor(positions.data(), DType::kI32, Shape{kTokens});
   tokens.rows = ConstTensor(rows.data(), DType::kI64, Shape{kTokens});
   tokens.cu_q = ConstTensor(offsets.data(), DType::kI32, Shape{std::ssize(offsets)});
+  tokens.chunks.cu_q = tokens.cu_q;  // shorter than chunks
   tokens.sequence_length = tokens.uniform_length = tokens.longest = kSequence;
   Pass pass{.ctx = rank.ctx, .params = rank.store, .tokens = tokens, .groups = &rank.groups};
   std::vector<float> out(static_cast<size_t>(kTokens * rank.model.config().vocab_size));
@@ -113,7 +114,7 @@ const std::vector<ModelFamily> kFamilies = {
     ModelFamily::kLlama,   ModelFamily::kGpt2,       ModelFamily::kMixtral, ModelFamily::kGemma3,
     ModelFamily::kQwen3,   ModelFamily::kDeepseekV3, ModelFamily::kKimiK2,  ModelFamily::kSmolLm3,
     ModelFamily::kGranite, ModelFamily::kOlmo2,      ModelFamily::kGlm4,    ModelFamily::kGptOss,
-    ModelFamily::kGemma2};
+    ModelFamily::kGemma2,  ModelFamily::kLlama4};
 
 // One rounding of 32 normal values to int8 has an RMS error of e / sqrt(12) with e = max / 127:
 // about half a percent of their magnitude. About ten of them follow one another, so that 3 % in the

@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{ModelFamily::kKimiK2, DType::kBF16}, Kind{ModelFamily::kSmolLm3, DType::kF32},
         Kind{ModelFamily::kGranite, DType::kBF16}, Kind{ModelFamily::kOlmo2, DType::kBF16},
         Kind{ModelFamily::kGptOss, DType::kF32}, Kind{ModelFamily::kGemma2, DType::kBF16, kInt8},
-        Kind{ModelFamily::kLlama, DType::kF32, kInt8},
+        Kind{ModelFamily::kLlama4, DType::kF32}, Kind{ModelFamily::kLlama, DType::kF32, kInt8},
         Kind{ModelFamily::kGemma3, DType::kBF16, kE4M3},
         Kind{ModelFamily::kDeepseekV3, DType::kF32, kInt8}));
 

@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                                            ModelFamily::kKimiK2, ModelFamily::kSmolLm3,
                                            ModelFamily::kGranite, ModelFamily::kOlmo2,
                                            ModelFamily::kGlm4, ModelFamily::kGptOss,
-                                           ModelFamily::kGemma2));
+                                           ModelFamily::kGemma2, ModelFamily::kLlama4));
 
 }  // namespace
 }  // namespace trireme::test_generate

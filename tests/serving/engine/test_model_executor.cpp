@@ -144,14 +144,13 @@ TEST_P(Batches, AreTheSameUnderEveryLayout) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Batches,
-                         ::testing::Values(ModelFamily::kGpt2, ModelFamily::kLlama,
-                                           ModelFamily::kMistral, ModelFamily::kQwen3,
-                                           ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
-                                           ModelFamily::kMixtral, ModelFamily::kKimiK2,
-                                           ModelFamily::kSmolLm3, ModelFamily::kGranite,
-                                           ModelFamily::kOlmo2, ModelFamily::kGlm4,
-                                           ModelFamily::kGptOss, ModelFamily::kGemma2));
+INSTANTIATE_TEST_SUITE_P(
+    Families, Batches,
+    ::testing::Values(ModelFamily::kGpt2, ModelFamily::kLlama, ModelFamily::kMistral,
+                      ModelFamily::kQwen3, ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
+                      ModelFamily::kMixtral, ModelFamily::kKimiK2, ModelFamily::kSmolLm3,
+                      ModelFamily::kGranite, ModelFamily::kOlmo2, ModelFamily::kGlm4,
+                      ModelFamily::kGptOss, ModelFamily::kGemma2, ModelFamily::kLlama4));
 
 // A pass that throws leaves no state that affects the next one.
 TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
@@ -224,25 +223,27 @@ TEST(ModelExecutor, TimesTheChoices) {
 // Memory planned before the cache exists suffices for steps of every kind: prompts, chunks of
 // prompts, decoding, and log-probabilities of prompts.
 TEST(LargestStep, IsPlannedBeforeTheCache) {
-  const ModelConfig config = test::tiny_model(ModelFamily::kLlama);
-  for (const int stages : {1, 2})
-    run_threads(stages, [&](Communicator& world) {
-      Rank rank(config, {.pp = stages}, world, DType::kF32);
-      const StepLimits limits{.tokens = 24,
-                              .sequences = 4,
-                              .length = kLength,
-                              .blocks = 1,
-                              .block_tokens = test::kBlockTokens};
-      const int64_t bytes =
-          ModelExecutor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits})
-              .largest_step_bytes();
-      BatchingConfig batching;
-      batching.max_sequences = 4;
-      batching.max_step_tokens = 24;
-      served(rank, requests_of(12), batching, 40, true);
-      EXPECT_LE(rank.ctx.arena.capacity(), bytes);
-      EXPECT_GT(rank.ctx.arena.capacity(), bytes / 2);
-    });
+  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kLlama4})
+    for (const int stages : {1, 2}) {
+      const ModelConfig config = test::tiny_model(family);
+      run_threads(stages, [&](Communicator& world) {
+        Rank rank(config, {.pp = stages}, world, DType::kF32);
+        const StepLimits limits{.tokens = 24,
+                                .sequences = 4,
+                                .length = kLength,
+                                .blocks = 1,
+                                .block_tokens = test::kBlockTokens};
+        const int64_t bytes =
+            ModelExecutor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits})
+                .largest_step_bytes();
+        BatchingConfig batching;
+        batching.max_sequences = 4;
+        batching.max_step_tokens = 24;
+        served(rank, requests_of(12), batching, 40, true);
+        EXPECT_LE(rank.ctx.arena.capacity(), bytes);
+        EXPECT_GT(rank.ctx.arena.capacity(), bytes / 2);
+      });
+    }
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST(SpeculativeDecoding, WritesTheSameTextsOfOtherFamilies) {
   const std::vector<TextRequest> requests = speculation_requests(8, 11);
   for (const ModelFamily family :
        {ModelFamily::kKimiK2, ModelFamily::kSmolLm3, ModelFamily::kGranite, ModelFamily::kOlmo2,
-        ModelFamily::kGlm4, ModelFamily::kGptOss, ModelFamily::kGemma2}) {
+        ModelFamily::kGlm4, ModelFamily::kGptOss, ModelFamily::kGemma2, ModelFamily::kLlama4}) {
     run_threads(1, [&](Communicator& world) {
       SCOPED_TRACE(static_cast<int>(family));
       Rank rank(speculation_config(family, 11), {}, world, DType::kF32, kMaxTokens);

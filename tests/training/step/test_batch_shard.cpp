@@ -42,7 +42,7 @@ TEST(BatchShard, OfOneRankIsTheBatch) {
 TEST(BatchShard, SequenceParallelismPads) {
   const Layout four = layout(1, 0, 4, true);
   MicroBatch local;
-  fill_batch_shard(batch(), 9, four, false, local);
+  fill_batch_shard(batch(), 9, four, {}, local);
   EXPECT_EQ(std::ssize(local.tokens), local_tokens(2, 9, four));
   EXPECT_EQ(local.tokens.size(), 20u);
   EXPECT_EQ(local.targets[19], kIgnoredTarget);
@@ -51,6 +51,9 @@ TEST(BatchShard, SequenceParallelismPads) {
 }
 
 TEST(BatchShard, ContextRanksHoldEveryTokenOnce) {
+  ModelConfig model;
+  model.windows = {3};
+  model.attention_chunk = 4;
   const MicroBatch whole = batch();
   for (const int tp : {1, 3}) {
     std::vector<int64_t> rows;
@@ -59,8 +62,8 @@ TEST(BatchShard, ContextRanksHoldEveryTokenOnce) {
       const Layout mine = layout(4, rank, tp, tp > 1);
       MicroBatch local;
       // A second fill must not depend on the first.
-      fill_batch_shard(shape_of_micro_batch(2, 9), 9, mine, true, local);
-      fill_batch_shard(whole, 9, mine, true, local);
+      fill_batch_shard(shape_of_micro_batch(2, 9), 9, mine, model, local);
+      fill_batch_shard(whole, 9, mine, model, local);
       EXPECT_EQ(std::ssize(local.tokens), local_tokens(2, 9, mine));
       EXPECT_EQ(local_tokens(2, 9, mine) % tp, 0);
       ASSERT_NE(local.context, nullptr);

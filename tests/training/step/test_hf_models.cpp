@@ -46,7 +46,11 @@ class LogitsStage final : public PipelineStage {
  public:
   LogitsStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
               int64_t sequence_length)
-      : model_(model), store_(store), groups_(groups), ctx_(ctx), batches_(ctx, sequence_length) {}
+      : model_(model),
+        store_(store),
+        groups_(groups),
+        ctx_(ctx),
+        batches_(ctx, sequence_length, model.config().attention_chunk) {}
 
   std::vector<double> run(const std::vector<MicroBatch>& batches) {
     batches_.place(batches);
@@ -115,7 +119,7 @@ struct HfRank {
 void expect_logits(const HfCase& hf, HfRank& rank) {
   const Layout& layout = rank.groups.layout;
   std::vector<MicroBatch> local(1);
-  fill_batch_shard(hf.batch(), hf.row_length(), layout, rank.config.model.has_windows(), local[0]);
+  fill_batch_shard(hf.batch(), hf.row_length(), layout, rank.config.model, local[0]);
   LogitsStage stage(rank.state.model, rank.state.store, rank.groups, rank.ctx, hf.row_length());
   const std::vector<double> got = stage.run(local);
   if (layout.pp.index + 1 < layout.pp.size) return;

@@ -117,7 +117,7 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
                 "deepseek, deepseek_v2, deepseek_v3, gemma3_text, kimi_k2, "
                 "smollm3, granite, olmo2, olmo3, seed_oss, glm, glm4, glm4_moe, minimax_m2, phi3, "
                 "ministral3, ernie4_5, exaone4, hunyuan_v1_dense, gpt_oss, "
-                "granitemoe and gemma2 are");
+                "granitemoe, gemma2 and llama4_text are");
 }
 
 TEST(ModelConfig, AFamilyThatIsNotImplementedIsRefusedWithItsFeatures) {
@@ -200,8 +200,8 @@ TEST(ModelConfig, RopeScalingMustMakeSense) {
             "model.rope_scaling.type: \"linear\" differs from rope_type \"yarn\"");
   EXPECT_EQ(wrong(R"("type": "linear", "factor": 0.5)"),
             "model.rope_scaling.factor: must be at least 1, got 0.5");
-  EXPECT_EQ(wrong(R"("type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 4)"),
-            "model.rope_scaling.low_freq_factor: 4 is not below high_freq_factor 4");
+  EXPECT_EQ(wrong(R"("type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 3)"),
+            "model.rope_scaling.low_freq_factor: 4 is above high_freq_factor 3");
 }
 
 Json of_type(const std::string& type, const std::string& more) {
@@ -320,7 +320,7 @@ TEST(ModelConfig, MissingAndUnknownKeys) {
       "qwen2_moe, qwen3_moe, deepseek, deepseek_v2, "
       "deepseek_v3, gemma3_text, kimi_k2, smollm3, granite, olmo2, olmo3, seed_oss, glm, glm4, "
       "glm4_moe, minimax_m2, phi3, ministral3, ernie4_5, exaone4, hunyuan_v1_dense, gpt_oss, "
-      "granitemoe or gemma2");
+      "granitemoe, gemma2 or llama4_text");
   EXPECT_EQ(model_problem(parse_json("[]", "t")), "model: must be an object, got []");
   EXPECT_EQ(model_problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");

@@ -1,5 +1,7 @@
 #include "transformer/formats/hf/hf_model.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -102,8 +104,9 @@ bool HfModel::is_ignored(const ModelConfig& config, const std::string& tensor) c
   if (theirs_.find("language_model.") == std::string::npos || tensor.starts_with(theirs_))
     return false;
   // Vision parts of a multimodal model.
-  return tensor.find("vision_tower.") != std::string::npos ||
-         tensor.find("multi_modal_projector.") != std::string::npos;
+  return std::ranges::any_of(
+      std::array{"vision_tower.", "vision_model.", "multi_modal_projector."},
+      [&](const char* part) { return tensor.find(part) != std::string::npos; });
 }
 
 bool is_hf_model(const std::string& path) {

@@ -86,7 +86,29 @@ const std::vector<Kind> kKinds = {
     {"deepseek2", 24, 3, false, {.normalise = false, .scale = 16, .groups = 6, .kept_groups = 2}},
     {"deepseek3", 32, 4, true, {RouterScore::kSigmoid, true, 2.5, 8, 3}},
     {"sigmoid", 33, 5, true, {RouterScore::kSigmoid, false, 1.0, 1, 1}},
+    {"llama4",
+     16,
+     2,
+     false,
+     {.score = RouterScore::kSigmoid, .normalise = false, .choose_by_logits = true}},
+    {"biased", 16, 2, true, {.score = RouterScore::kSigmoid, .choose_by_logits = true}},
 };
+
+// Sigmoids of large logits are all 1, in float32 from about 17 on.
+TEST(Router, ChoosesByLogitsWhereScoresAreEqual) {
+  for (const bool by_logits : {false, true}) {
+    const TestTensor logits(DType::kF32, {1, 4}, {20, 30, 25, -1});
+    TestTensor scores(DType::kF32, {1, 4}), weights(DType::kF32, {1, 2}),
+        experts(DType::kI32, {1, 2});
+    Ctx ctx(1, "test");
+    router_forward(
+        ctx, scores, experts, weights, logits, {}, {},
+        {.score = RouterScore::kSigmoid, .normalise = false, .choose_by_logits = by_logits});
+    const auto* chosen = experts->as<int32_t>();
+    EXPECT_EQ(chosen[0], by_logits ? 1 : 0);
+    EXPECT_EQ(chosen[1], by_logits ? 2 : 1);
+  }
+}
 
 TEST(Router, ChoosesAndWeighsAsDefined) {
   const int64_t rows = 37;

@@ -124,7 +124,8 @@ TEST(HfModel, TheLanguageModelOfALargerOne) {
       tensors[prefix + entry.name.substr(ours.size())] = {
           DType::kF32, {t.shape().dims().begin(), t.shape().dims().end()}, to_doubles(t)};
     }
-    tensors["vision_tower.patch.weight"] = {DType::kF32, {2}, {1, 2}};
+    for (const char* part : {"vision_tower", "vision_model"})
+      tensors[concat(part, ".patch.weight")] = {DType::kF32, {2}, {1, 2}};
     // A second copy of the tied head, under each of its names.
     const bool older = prefix.starts_with("language_model.");
     tensors[older ? "language_model.lm_head.weight" : "lm_head.weight"] =
