@@ -55,9 +55,9 @@ class ServerTest(tiny_run.RunTest):
         self.pretrain()
         shutil.copytree(self.folder / "run", self.trained)
 
-    def serve(self, *arguments, **options):
+    def serve(self, *arguments, model="run", **options):
         """The process that was started; self.port is where the server listens. ranks=N: under mpirun."""
-        server = self.start("serve", "--model", "run", "--port", 0, "--served-model-name", "tiny", "--threads", 1,
+        server = self.start("serve", "--model", model, "--port", 0, "--served-model-name", "tiny", "--threads", 1,
                             "--max-num-seqs", 8, *arguments, **options)
         line = server.stdout.readline()
         found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", line)
