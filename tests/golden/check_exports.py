@@ -37,7 +37,8 @@ def load(folder, **options):
     keys = json.loads(path.read_text()) if path.exists() else {}
     if keys.get("model_type") in CLASSES:
         options["config"] = AutoConfig.for_model(CLASSES[keys.pop("model_type")], **keys)
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **options)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                experts_implementation="eager", **options)
 
 
 def run(trireme, *arguments):

@@ -52,8 +52,9 @@ void read_exaone4(const ConfigValues& values, ModelConfig& config, ConfigReport&
 void write_exaone4(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   write_listed_window_keys(config, json);
+  if (config.has_windows()) return;
   // A window that no layer has still means that no layer is rotated.
-  if (!config.has_windows() && !config.rope_layers.empty()) json["sliding_window"] = 4096;
+  json["sliding_window"] = config.rope_layers.empty() ? Json() : Json(4096);
 }
 
 }  // namespace

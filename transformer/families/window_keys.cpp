@@ -195,8 +195,9 @@ void write_pattern_window_keys(const ModelConfig& config, Json& json) {
 
 void write_listed_window_keys(const ModelConfig& config, Json& json) {
   write_pattern_window_keys(config, json);
-  if (!config.has_windows())
-    json["layer_types"] = std::vector<std::string>(static_cast<size_t>(config.num_layers), kFull);
+  if (config.has_windows()) return;
+  json["layer_types"] = std::vector<std::string>(static_cast<size_t>(config.num_layers), kFull);
+  json.erase("sliding_window");
 }
 
 }  // namespace trireme

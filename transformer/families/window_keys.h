@@ -40,6 +40,7 @@ void write_pattern_window_keys(const ModelConfig& config, Json& json);
 void add_listed_window_keys(Schema& schema, const char* preset = "4096");
 void read_listed_window_keys(const ConfigValues& values, int64_t interval, ModelConfig& config,
                              ConfigReport& report);
+// Without windows no "sliding_window": transformers makes that mask too, from its default.
 void write_listed_window_keys(const ModelConfig& config, Json& json);
 
 }  // namespace trireme

@@ -120,6 +120,8 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
   if (!has_mtp) config.extra_layers = 0;
   Json json = model_config_to_json(config);
   json["torch_dtype"] = dtype_name(options.dtype.value_or(source.dtype()));
+  // Without the key some classes of transformers have a default that a small vocabulary lacks.
+  json["pad_token_id"] = nullptr;
   // All stop token ids, the end of a document first: a Trireme configuration keeps only that one.
   const int64_t end_of_document = source.config().eos_token_id;
   Json ends = Json::array();
