@@ -76,10 +76,16 @@ int64_t kv_length(const ModelConfig& config, int64_t max_model_len) {
 Json kv_cache_of(const Model& model, int64_t length) {
   const ModelConfig& config = model.config();
   Json out = {{"max_model_len", length}};
+  // While its tokens are generated: one in a step.
+  const StepLimits limits{.tokens = 1,
+                          .length = length,
+                          .block_tokens = kv_block_tokens(config),
+                          .windows = kv_windows(config, length)};
   for (const KvType& type : kKvTypes) {
-    const int64_t token = kv_block_bytes(model, type, nullptr, 1);
+    const int64_t token = kv_block_bytes(model, type, nullptr, 1, StepLimits().windows);
+    const int64_t block = kv_block_bytes(model, type, nullptr, limits.block_tokens, limits.windows);
     int64_t sequence = 0;
-    if (__builtin_mul_overflow(token, length, &sequence))
+    if (__builtin_mul_overflow(block, limits.blocks_of_sequence(), &sequence))
       fail_input("the KV cache of a sequence of ", length,
                  " tokens has more than 2^63 bytes; give a smaller --max-model-len");
     Json& row = out[text(type)] = {{"bytes_per_token", token}, {"bytes", sequence}};

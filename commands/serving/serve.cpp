@@ -145,6 +145,7 @@ Replicas start_engines(const ServeArguments& args, ServedModel& model, ServingMe
   const BatchingConfig config{.max_sequences = limits.sequences,
                               .max_step_tokens = limits.tokens,
                               .max_model_len = limits.length,
+                              .windows = limits.windows,
                               .speculation = args.speculation};
   std::vector<std::unique_ptr<Engine>> engines;
   for (size_t replica = 0; replica < model.replicas(); ++replica) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "serving/distributed/plan_fields.h"
+#include "serving/scheduler/block_table.h"
 
 namespace trireme {
 namespace {
@@ -80,12 +81,6 @@ void check_sequence(const SequenceStep& s, const SchedulerOutput& plan, const Pl
   require(within(s.tokens, 1, bounds.tokens) && within(s.past, 0, bounds.length - s.tokens),
           s.tokens, " tokens after ", s.past, " are out of range, expected 1 to ", bounds.tokens,
           " and together at most ", bounds.length);
-  const int64_t most = ceil_div(bounds.length, bounds.block_tokens);
-  require(within(s.kept_blocks, 0, most) && within(s.blocks, 0, most - s.kept_blocks),
-          "blocks out of range: slot ", s.slot, " keeps ", s.kept_blocks, " and gets ", s.blocks);
-  const int64_t held = (int64_t{s.kept_blocks} + s.blocks) * bounds.block_tokens;
-  require(int64_t{s.past} + s.tokens <= held, "slot ", s.slot, " has blocks for ", held,
-          " tokens, expected for ", s.past, " + ", s.tokens);
   const int64_t rows = bounds.mask_words == 0 ? 0 : std::ssize(plan.masks) / bounds.mask_words;
   require(within(s.draft_tokens, 0, s.samples ? s.tokens - 1 : 0), s.draft_tokens,
           " draft tokens among ", s.tokens, " tokens are out of range");
@@ -97,6 +92,22 @@ void check_sequence(const SequenceStep& s, const SchedulerOutput& plan, const Pl
   const bool needs = s.asked > 0 && s.first_asked + s.asked == s.tokens;
   require(within(s.following, needs ? 0 : -1, bounds.ids - 1),
           "expected the id of the following token, got ", s.following, " in slot ", s.slot);
+}
+
+// The blocks hold the step's tokens and those before them that the window reaches.
+void check_table(const TableStep& table, int64_t window, const SequenceStep& s,
+                 const PlanBounds& bounds) {
+  const int64_t most = max_table_blocks(bounds.length, window, bounds.block_tokens, bounds.tokens);
+  require(within(table.kept_blocks, 0, most) && within(table.blocks, 0, most - table.kept_blocks),
+          "blocks out of range: slot ", s.slot, " keeps ", table.kept_blocks, " and gets ",
+          table.blocks);
+  const int64_t dropped = dropped_blocks(s.past, window, bounds.block_tokens);
+  require(table.first == dropped, "slot ", s.slot, " drops ", table.first, " blocks, expected ",
+          dropped, " before the tokens after ", s.past, " others");
+  const int64_t held =
+      (int64_t{table.first} + table.kept_blocks + table.blocks) * bounds.block_tokens;
+  require(int64_t{s.past} + s.tokens <= held, "slot ", s.slot, " has blocks for ", held,
+          " tokens, expected for ", s.past, " + ", s.tokens);
 }
 
 void check_plan(const SchedulerOutput& plan, const PlanBounds& bounds) {
@@ -111,15 +122,23 @@ void check_plan(const SchedulerOutput& plan, const PlanBounds& bounds) {
           plan.masks.size(), " words of masks are not whole rows");
   check_starts(plan, bounds);
   std::vector<char> slots(static_cast<size_t>(bounds.slots));
+  const size_t groups = bounds.windows.size();
+  require(plan.tables.size() == groups * plan.sequences.size(), plan.tables.size(),
+          " block tables of ", plan.sequences.size(), " sequences, expected ", groups, " of each");
   int64_t tokens = 0, blocks = 0;
-  for (const SequenceStep& s : plan.sequences) {
+  for (size_t n = 0; n < plan.sequences.size(); ++n) {
+    const SequenceStep& s = plan.sequences[n];
     require(mark(slots, s.slot), "slot ", s.slot, " of ", bounds.slots,
             " is computed twice, or does not exist");
     check_sequence(s, plan, bounds);
-    require(s.first_token == tokens && s.first_block == blocks,
-            "the sequences' ranges of tokens or blocks are not consecutive");
+    require(s.first_token == tokens, "the sequences' ranges of tokens are not consecutive");
     tokens += s.tokens;
-    blocks += s.blocks;
+    for (size_t group = 0; group < groups; ++group) {
+      const TableStep& table = plan.tables[n * groups + group];
+      check_table(table, bounds.windows[group], s, bounds);
+      require(table.first_block == blocks, "the tables' ranges of blocks are not consecutive");
+      blocks += table.blocks;
+    }
   }
   require(tokens == std::ssize(plan.tokens) && blocks == std::ssize(plan.blocks),
           "the sequences' ranges do not cover all tokens and blocks");
@@ -130,8 +149,9 @@ void check_plan(const SchedulerOutput& plan, const PlanBounds& bounds) {
 int64_t PlanBounds::max_bytes() const {
   // A request may list a thousand biases and a few thousand words as token ids.
   constexpr int64_t kOfSlot = int64_t{8} << 20;
-  const int64_t blocks_of_slot = ceil_div(length, block_tokens);
-  const int64_t numbers = checked_add(checked_add(length, blocks_of_slot), mask_words);
+  int64_t numbers = checked_add(length, mask_words);
+  for (const int64_t window : windows)
+    numbers = checked_add(numbers, 4 + max_table_blocks(length, window, block_tokens, tokens));
   // Each draft token has its own mask.
   return checked_add(checked_mul(slots, checked_add(kOfSlot, checked_mul(numbers, 4))),
                      checked_mul(tokens, checked_mul(checked_add(mask_words, 1), 4)));
@@ -153,21 +173,37 @@ SchedulerOutput decode_plan(std::span<const std::byte> bytes, const PlanBounds& 
 }
 
 PlanDecoder::PlanDecoder(const PlanBounds& bounds)
-    : bounds_(bounds), blocks_(static_cast<size_t>(bounds.slots), kNothing) {}
+    : bounds_(bounds), tables_(static_cast<size_t>(bounds.slots) * bounds.windows.size()) {}
 
 SchedulerOutput PlanDecoder::decode(std::span<const std::byte> bytes) {
   SchedulerOutput plan = decode_plan(bytes, bounds_);
   require(plan.number > 0 && (last_ == 0 || plan.number - 1 == last_),
           "expected consecutive steps, got step ", plan.number, " after step ", last_);
   last_ = plan.number;
-  for (const SlotStart& start : plan.starts) blocks_[static_cast<size_t>(start.slot)] = 0;
-  for (const SequenceStep& s : plan.sequences) {
-    int32_t& held = blocks_[static_cast<size_t>(s.slot)];
-    require(held == s.kept_blocks, "slot ", s.slot, " has ", held, " blocks, but the plan keeps ",
-            s.kept_blocks);
-    held += s.blocks;
+  const size_t groups = bounds_.windows.size();
+  const auto tables_of = [&](int32_t slot) {
+    return std::span(tables_).subspan(static_cast<size_t>(slot) * groups, groups);
+  };
+  for (const SlotStart& start : plan.starts)
+    std::ranges::fill(tables_of(start.slot), Held{.first = 0, .end = 0});
+  for (size_t n = 0; n < plan.tables.size(); ++n) {
+    const TableStep& table = plan.tables[n];
+    const int32_t slot = plan.sequences[n / groups].slot;
+    check_kept(tables_of(slot)[n % groups], table, slot);
   }
   return plan;
+}
+
+// A table without blocks may begin anywhere: the sequence's first tokens were in the cache.
+void PlanDecoder::check_kept(Held& held, const TableStep& table, int32_t slot) {
+  require(held.end != kNothing, "slot ", slot, " has no sequence");
+  const bool empty = held.first == held.end;
+  const int32_t kept = empty ? 0 : held.end - table.first;
+  require(empty || table.first >= held.first, "slot ", slot, " drops ", table.first,
+          " blocks of a table, after ", held.first, " before");
+  require(kept == table.kept_blocks, "slot ", slot, " has ", kept, " blocks, but the plan keeps ",
+          table.kept_blocks);
+  held = {table.first, table.first + kept + table.blocks};
 }
 
 std::vector<std::byte> encode_output(const StepOutput& outcome) {

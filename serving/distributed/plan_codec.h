@@ -15,14 +15,15 @@ namespace trireme {
 
 // Upper bounds on the numbers in a plan.
 struct PlanBounds {
-  int64_t slots = 0;         // sequences running at the same time
-  int64_t tokens = 0;        // per step
-  int64_t length = 0;        // per sequence
-  int64_t blocks = 0;        // KV blocks in the cache
-  int64_t block_tokens = 0;  // tokens per KV block
-  int64_t ids = 0;           // token ids are below this
-  int64_t mask_words = 0;    // words per row of SchedulerOutput::masks
-  int64_t adapters = 0;      // adapters served at the same time
+  int64_t slots = 0;                   // sequences running at the same time
+  int64_t tokens = 0;                  // per step
+  int64_t length = 0;                  // per sequence
+  int64_t blocks = 0;                  // KV blocks in the cache
+  int64_t block_tokens = 0;            // tokens per KV block
+  int64_t ids = 0;                     // token ids are below this
+  int64_t mask_words = 0;              // words per row of SchedulerOutput::masks
+  int64_t adapters = 0;                // adapters served at the same time
+  std::vector<int64_t> windows = {0};  // of the cache's groups of layers (BatchingConfig)
 
   // Upper bound on the encoded bytes of a plan within these bounds, if no SamplingParams lists more
   // than 2 Mi token ids.
@@ -40,16 +41,21 @@ class PlanDecoder {
   explicit PlanDecoder(const PlanBounds& bounds);
   // BadMessage as in decode_plan(), and when a plan contradicts earlier ones: its number is not
   // that of the previous plan + 1 (the first may have any number above 0), a sequence runs in a
-  // slot that no sequence has entered, or the plan keeps another number of blocks than the slot
-  // has.
+  // slot that no sequence has entered, or a table drops blocks that it does not have, or keeps
+  // another number of blocks than it has.
   SchedulerOutput decode(std::span<const std::byte> bytes);
   const PlanBounds& bounds() const { return bounds_; }
 
  private:
   static constexpr int32_t kNothing = -1;
+  struct Held;
+  static void check_kept(Held& held, const TableStep& table, int32_t slot);
   PlanBounds bounds_;
   uint64_t last_ = 0;
-  std::vector<int32_t> blocks_;  // count per slot; kNothing: no sequence has entered it
+  struct Held {
+    int32_t first = 0, end = kNothing;  // numbers of a table's blocks; no sequence: kNothing
+  };
+  std::vector<Held> tables_;  // (slots, groups)
 };
 
 std::vector<std::byte> encode_output(const StepOutput& outcome);

@@ -37,16 +37,22 @@ auto members(S& record) {
 
 template <RecordOf<SequenceStep> S>
 auto members(S& record) {
-  auto& [slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples, draft_tokens,
-         embeds, mask, first_asked, asked, following] = record;
-  return std::tie(slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples,
-                  draft_tokens, embeds, mask, first_asked, asked, following);
+  auto& [slot, first_token, tokens, past, samples, draft_tokens, embeds, mask, first_asked, asked,
+         following] = record;
+  return std::tie(slot, first_token, tokens, past, samples, draft_tokens, embeds, mask, first_asked,
+                  asked, following);
+}
+
+template <RecordOf<TableStep> S>
+auto members(S& record) {
+  auto& [first, kept_blocks, first_block, blocks] = record;
+  return std::tie(first, kept_blocks, first_block, blocks);
 }
 
 template <RecordOf<SchedulerOutput> S>
 auto members(S& record) {
-  auto& [number, starts, sequences, tokens, blocks, masks] = record;
-  return std::tie(number, starts, sequences, tokens, blocks, masks);
+  auto& [number, starts, sequences, tables, tokens, blocks, masks] = record;
+  return std::tie(number, starts, sequences, tables, tokens, blocks, masks);
 }
 
 template <RecordOf<TokenLogprob> S>

@@ -9,8 +9,8 @@ namespace {
 
 template <class S>
 auto members(S& bounds) requires std::same_as<std::remove_const_t<S>, PlanBounds> {
-  auto& [slots, tokens, length, blocks, block_tokens, ids, mask_words, adapters] = bounds;
-  return std::tie(slots, tokens, length, blocks, block_tokens, ids, mask_words, adapters);
+  auto& [slots, tokens, length, blocks, block_tokens, ids, mask_words, adapters, windows] = bounds;
+  return std::tie(slots, tokens, length, blocks, block_tokens, ids, mask_words, adapters, windows);
 }
 
 }  // namespace

@@ -5,25 +5,42 @@
 namespace trireme {
 
 BatchBuilder::BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters)
-    : adapters_(std::move(adapters)), tables_(static_cast<size_t>(limits.sequences)) {}
+    : adapters_(std::move(adapters)),
+      groups_(limits.windows.size()),
+      slots_(static_cast<size_t>(limits.sequences)) {}
 
 void BatchBuilder::take(const SchedulerOutput& plan) {
   for (const SlotStart& start : plan.starts) {
-    Table& table = tables_.at(static_cast<size_t>(start.slot));
-    table.name = ++entered_;
-    table.blocks.clear();
+    Slot& slot = slots_.at(static_cast<size_t>(start.slot));
+    slot.name = ++entered_;
+    slot.tables.assign(groups_, {});
     TRIREME_CHECK(start.adapter < std::ssize(adapters_), "adapter is ", start.adapter,
                   ", expected below ", adapters_.size());
-    table.columns =
+    slot.columns =
         start.adapter < 0 ? AdapterColumns{} : adapters_[static_cast<size_t>(start.adapter)];
   }
-  for (const SequenceStep& step : plan.sequences) {
-    std::vector<int32_t>& blocks = tables_.at(static_cast<size_t>(step.slot)).blocks;
-    TRIREME_CHECK(std::ssize(blocks) == step.kept_blocks, "slot ", step.slot, " has ",
-                  blocks.size(), " blocks, expected from the plan: ", step.kept_blocks);
-    const auto from = plan.blocks.begin() + step.first_block;
-    blocks.insert(blocks.end(), from, from + step.blocks);
+  TRIREME_CHECK(plan.tables.size() == groups_ * plan.sequences.size(), plan.tables.size(),
+                " block tables of ", plan.sequences.size(), " sequences, expected ", groups_,
+                " of each");
+  for (size_t n = 0; n < plan.tables.size(); ++n) {
+    const TableStep& step = plan.tables[n];
+    Slot& slot = slots_.at(static_cast<size_t>(plan.sequences[n / groups_].slot));
+    change(slot.tables.at(n % groups_), step,
+           std::span(plan.blocks)
+               .subspan(static_cast<size_t>(step.first_block), static_cast<size_t>(step.blocks)));
   }
+}
+
+// A table without blocks begins where the plan says: the blocks before were never in the slot.
+void BatchBuilder::change(BlockTable& table, const TableStep& step,
+                          std::span<const int32_t> blocks) {
+  const int64_t dropped = table.blocks.empty() ? 0 : step.first - table.first;
+  TRIREME_CHECK(dropped >= 0 && std::ssize(table.blocks) - dropped == step.kept_blocks,
+                "a table has the blocks from ", table.first, " to ", table.end(),
+                ", expected from the plan: ", step.kept_blocks, " from ", step.first);
+  table.blocks.erase(table.blocks.begin(), table.blocks.begin() + dropped);
+  table.first = step.first;
+  table.blocks.insert(table.blocks.end(), blocks.begin(), blocks.end());
 }
 
 void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan, size_t begin,
@@ -38,8 +55,8 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan
     const SequenceStep& step = plan.sequences[i];
     const std::span<const int32_t> ids(plan.tokens.data() + step.first_token,
                                        static_cast<size_t>(step.tokens));
-    const Table& table = tables_[static_cast<size_t>(step.slot)];
-    parts_.push_back({ids, step.past, table.blocks, table.name, table.columns});
+    const Slot& slot = slots_[static_cast<size_t>(step.slot)];
+    parts_.push_back({ids, step.past, slot.tables, slot.name, slot.columns});
     const auto want = [&](int32_t token, int32_t asked, int32_t draft_token = -1) {
       wanted_.push_back(at + token);
       rows.push_back({i, asked, draft_token, int64_t{step.past} + token + 1, {}});

@@ -1,5 +1,5 @@
-// Builder of device batches from step plans. Keeps the block table of each slot, which the plans
-// extend, and lists the rows of logits that a plan needs.
+// Builder of device batches from step plans. Keeps the block tables of each slot, which the plans
+// change, and lists the rows of logits that a plan needs.
 #pragma once
 
 #include <vector>
@@ -27,7 +27,7 @@ class BatchBuilder {
   // (transformer/formats/peft/stacked_adapters.h).
   BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters);
 
-  // Applies a plan to the tables: sequences that enter slots, and new blocks.
+  // Applies a plan to the tables: sequences that enter slots, dropped blocks and new ones.
   void take(const SchedulerOutput& plan);
   // Writes the plan's sequences [begin, end), followed by `padding` tokens, into `batch`. Sets
   // `rows` to the logit rows that they need, in the batch's order. Copies only the table blocks
@@ -38,13 +38,15 @@ class BatchBuilder {
              int64_t padding, std::vector<LogitRow>& rows, const Sampler* sampler = nullptr);
 
  private:
-  struct Table {
-    uint64_t name = 0;  // identity of the sequence in the slot, never reused
-    std::vector<int32_t> blocks;
+  struct Slot {
+    uint64_t name = 0;               // identity of the sequence in the slot, never reused
+    std::vector<BlockTable> tables;  // by group of layers
     AdapterColumns columns;
   };
+  static void change(BlockTable& table, const TableStep& step, std::span<const int32_t> blocks);
   std::vector<AdapterColumns> adapters_;
-  std::vector<Table> tables_;  // by slot
+  size_t groups_;  // of layers
+  std::vector<Slot> slots_;
   uint64_t entered_ = 0;
   std::vector<StepBatch::Part> parts_;
   void ask_sampling(const SchedulerOutput& plan, const std::vector<LogitRow>& rows,

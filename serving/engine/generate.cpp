@@ -9,27 +9,32 @@
 namespace trireme {
 namespace {
 
+// One sequence, whose prompt is computed in one step.
+StepLimits limits_of(const ModelConfig& config, int64_t positions, int64_t prompt,
+                     const GenerateOptions& options) {
+  StepLimits limits{.tokens = prompt,
+                    .sequences = 1,
+                    .length = positions,
+                    .block_tokens = kv_block_tokens(config),
+                    .windows = kv_windows(config, positions),
+                    .kv_type = options.kv_type};
+  limits.blocks = limits.blocks_of_sequence();
+  return limits;
+}
+
 // Scheduler, cache and executor of a single sequence.
 struct Decoder {
-  Decoder(const Model& model, ParameterStore& params, Ctx& ctx, int64_t positions, int64_t prompt,
+  Decoder(const Model& model, ParameterStore& params, Ctx& ctx, const StepLimits& limits,
           const GenerateOptions& options)
-      : Decoder(model, params, ctx, positions, prompt, options, kv_block_tokens(model.config())) {}
-  Decoder(const Model& model, ParameterStore& params, Ctx& ctx, int64_t positions, int64_t prompt,
-          const GenerateOptions& options, int64_t block_tokens)
-      : blocks(ceil_div(positions, block_tokens), block_tokens, 0),
+      : blocks(limits.blocks, limits.block_tokens, 0),
         scheduler({.max_sequences = 1,
-                   .max_step_tokens = prompt,
-                   .max_model_len = positions,
+                   .max_step_tokens = limits.tokens,
+                   .max_model_len = limits.length,
+                   .windows = limits.windows,
                    .prefix_caching = false},
                   blocks),
         executor(model, params, ctx, options.groups,
-                 {.limits = {.tokens = prompt,
-                             .sequences = 1,
-                             .length = positions,
-                             .blocks = blocks.blocks(),
-                             .block_tokens = block_tokens,
-                             .kv_type = options.kv_type},
-                  .vocab_size = options.vocab_size}) {}
+                 {.limits = limits, .vocab_size = options.vocab_size}) {}
 
   KvBlockPool blocks;
   Scheduler scheduler;
@@ -67,7 +72,8 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
   const int64_t room = positions - std::ssize(prompt);
   if (room < options.max_new_tokens) out.reason = StopReason::kContextFull;
   if (room == 0) return out;
-  Decoder decoder(model, params, ctx, positions, std::ssize(prompt), options);
+  Decoder decoder(model, params, ctx, limits_of(config, positions, std::ssize(prompt), options),
+                  options);
   decoder.scheduler.add(std::make_shared<Sequence>(SequenceRequest{
       .prompt = {prompt.begin(), prompt.end()}, .choice = choice_of(options), .max_tokens = room}));
   while (!decoder.scheduler.idle()) {

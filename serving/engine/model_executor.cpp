@@ -120,7 +120,7 @@ void ModelExecutor::run() {
   for (int m = 0; m < micro_batches_; ++m) {
     const StepBatch& batch = stage_.batch(m);
     const Tokens& tokens = batch.tokens();
-    const ConstTensor& chunks = tokens.chunks.context_lens;
+    const ConstTensor& chunks = tokens.chunks.cu_q;
     shape.emplace_back(tokens.count, tokens.cached.context_lens.size(0),
                        chunks.present() ? chunks.size(0) : 0, batch.row_count(),
                        batch.embedded_count(), tokens.cached.new_sequences, batch.samples());
@@ -134,8 +134,8 @@ void ModelExecutor::run() {
   // later ones are replayed. A replay takes the host as long for a hundred layers as for two.
   if (std::exchange(library_moves_, ctx_.gpu->library_moves) != ctx_.gpu->library_moves)
     graphs_.clear();
-  const auto [at, first] =
-      graphs_.try_emplace({tokens.count, tokens.cached.longest_context, stage_.batch(0).samples()});
+  const auto [at, first] = graphs_.try_emplace(
+      {tokens.count, stage_.batch(0).longest_context(), stage_.batch(0).samples()});
   if (first) return run_planned(plan);
   if (!at->second.present()) at->second = cuda::capture(*ctx_.gpu, [&] { run_planned(plan); });
   cuda::replay(*ctx_.gpu, at->second);
@@ -215,11 +215,25 @@ int64_t ModelExecutor::planned_past(int64_t new_tokens, PlannedPast past) const 
   return edge > 0 ? edge - 1 : longest;
 }
 
+// Tables for `tokens` tokens after `past` others, all of the first block.
+std::vector<BlockTable> ModelExecutor::planned_tables(int64_t past, int64_t tokens) const {
+  std::vector<BlockTable> tables;
+  for (const int64_t window : limits_.windows) {
+    BlockTable& table = tables.emplace_back();
+    table.first = dropped_blocks(past, window, limits_.block_tokens);
+    table.blocks.resize(
+        static_cast<size_t>(ceil_div(past + tokens, limits_.block_tokens) - table.first));
+  }
+  return tables;
+}
+
 // Activation bytes of a step with shares[i] tokens of sequence i.
 int64_t ModelExecutor::planned_bytes(const std::vector<int64_t>& shares, PlannedPast past) {
   const std::vector<int32_t> ids(static_cast<size_t>(limits_.length));
-  const std::vector<int32_t> table(static_cast<size_t>(limits_.blocks_of_sequence()));
   const int64_t sequences = std::ssize(shares);
+  std::vector<std::vector<BlockTable>> tables;  // of each sequence
+  for (const int64_t share : shares)
+    tables.push_back(planned_tables(planned_past(share, past), share));
   micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
   for (int m = 0; m < micro_batches_; ++m) {
     std::vector<StepBatch::Part> parts;
@@ -229,7 +243,7 @@ int64_t ModelExecutor::planned_bytes(const std::vector<int64_t>& shares, Planned
       const int64_t share = shares[static_cast<size_t>(i)];
       parts.push_back({.ids = std::span(ids).first(static_cast<size_t>(share)),
                        .past = planned_past(share, past),
-                       .table = table});
+                       .tables = tables[static_cast<size_t>(i)]});
       tokens += share;
     }
     std::vector<int32_t> rows(static_cast<size_t>(std::min(tokens, stage_.logit_rows())));

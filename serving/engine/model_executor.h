@@ -61,6 +61,7 @@ class ModelExecutor final : public StepExecutor {
   ArenaPlan planned_pass();
   enum class PlannedPast : uint8_t { kNone, kLongest, kChunkEnd };
   int64_t planned_past(int64_t new_tokens, PlannedPast past) const;
+  std::vector<BlockTable> planned_tables(int64_t past, int64_t tokens) const;
   int64_t planned_bytes(const std::vector<int64_t>& shares, PlannedPast past);
   void run_planned(const ArenaPlan& plan);
   void pass();
@@ -90,7 +91,7 @@ class ModelExecutor final : public StepExecutor {
   double choosing_seconds_ = 0;  // of the current step
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena
-  // Recorded passes over one token of each sequence, by token count, CachedTokens::longest_context,
+  // Recorded passes over one token of each sequence, by token count, StepBatch::longest_context(),
   // which determines the grid of the kernels, and whether tokens are sampled on the GPU. Not
   // present before a key's second pass.
   std::map<std::tuple<int64_t, int64_t, bool>, cuda::Graph> graphs_;

@@ -15,11 +15,14 @@ int64_t max_chunks(const StepLimits& limits, int64_t chunk) {
   return chunk == 0 ? 0 : limits.tokens / chunk + 2 * limits.sequences;
 }
 
-// Per token: slot, id, position, row, adapter columns and sampling parameters; per sequence:
-// offset, length and its embedded token; per chunk: offset and length.
+// Per token: id, position, row, adapter columns and sampling parameters; per sequence: offset and
+// its embedded token; per group of layers a slot for each token and a length for each sequence; per
+// chunk: offset, and a length for each group.
 int64_t bytes_for(const StepLimits& limits, int64_t chunk) {
-  return ((limits.adapters ? 28 : 20) + kSamplingBytes) * limits.tokens +
-         4 * (3 * limits.sequences + 1) + 4 * (2 * max_chunks(limits, chunk) + 1) + 8;
+  const auto groups = std::ssize(limits.windows);
+  return ((limits.adapters ? 20 : 12) + kSamplingBytes + 8 * groups) * limits.tokens +
+         4 * ((2 + groups) * limits.sequences + 1) +
+         4 * ((1 + groups) * max_chunks(limits, chunk) + 1) + 8;
 }
 
 Memory host_memory(const Ctx& ctx) { return ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost; }
@@ -57,14 +60,20 @@ StepBatch::StepBatch(Ctx& ctx, const StepLimits& limits, int64_t chunk)
     : limits_(limits),
       chunk_(chunk),
       host_("step inputs", bytes_for(limits, chunk), host_memory(ctx)),
-      tables_(ctx, limits.sequences, limits.blocks_of_sequence()) {
+      cached_others_(limits.windows.size() - 1) {
+  for (size_t group = 0; group < limits.windows.size(); ++group)
+    tables_.emplace_back(ctx, limits.sequences, limits.table_blocks(group));
   tokens_.position_end = limits.length;
   if (chunk % limits.block_tokens != 0)
     fail_input("attention_chunk_size ", chunk, " is not a multiple of ", limits.block_tokens,
                ", the tokens of a block of the KV cache");
-  if (chunk > 0)
-    chunk_tables_.emplace(ctx, max_chunks(limits, chunk),
-                          std::min(chunk / limits.block_tokens, limits.blocks_of_sequence()));
+  const auto add_chunk_tables = [&](size_t group) {
+    const int64_t width = std::min(chunk / limits.block_tokens, limits.table_blocks(group));
+    chunk_tables_.push_back({group, Tables(ctx, max_chunks(limits, chunk), width)});
+  };
+  for (size_t group = 0; group < limits.windows.size(); ++group)
+    if (limits.windows[group] < 0) add_chunk_tables(group);
+  if (chunk > 0 && chunk_tables_.empty()) add_chunk_tables(0);  // one group has all layers
   if (ctx.gpu == nullptr) return;
   device_ = Buffer("step inputs", bytes_for(limits, chunk), Memory::kDevice);
   copied_ = cuda::make_event(*ctx.gpu);
@@ -87,10 +96,12 @@ void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int
   // Does not wait if the caller has read the last pass's result.
   if (ctx.gpu != nullptr && !cuda::done(copied_)) cuda::synchronize(copied_);
   used_ = 0;
+  check(parts, padded);
   put_tokens(parts, padded);
   put_sequences(parts, padded);
-  for (size_t n = 0; n < parts.size(); ++n)
-    tables_.write(ctx, n, {parts[n].table_name, 0, parts[n].table.size()}, parts[n].table);
+  for (size_t group = 0; group < tables_.size(); ++group)
+    if (group == 0 || limits_.windows[group] >= 0) put_cached(ctx, parts, padded, group);
+  tokens_.cached_others = cached_others_;
   if (chunk_ > 0) put_chunks(ctx, parts, padded);
   row_count_ = std::ssize(rows);
   rows_ = {};
@@ -125,107 +136,188 @@ void StepBatch::put_sampling(std::span<const RowSampling> sampling) {
   sampling_.position = column(int64_t{}, [](const RowSampling& r) { return r.position; });
 }
 
-void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
+void StepBatch::check(std::span<const Part> parts, int64_t padded) const {
   int64_t count = 0;
   for (const Part& part : parts) {
     const int64_t length = part.past + std::ssize(part.ids);
-    TRIREME_CHECK(!part.ids.empty() && part.past >= 0 && length <= limits_.length &&
-                      std::ssize(part.table) * limits_.block_tokens >= length,
-                  part.ids.size(), " tokens after ", part.past, " in ", part.table.size(),
-                  " blocks of a sequence of at most ", limits_.length);
+    TRIREME_CHECK(!part.ids.empty() && part.past >= 0 && length <= limits_.length, part.ids.size(),
+                  " tokens after ", part.past, " of a sequence of at most ", limits_.length);
+    TRIREME_CHECK(part.tables.size() == tables_.size(), part.tables.size(),
+                  " block tables, expected ", tables_.size());
+    for (size_t group = 0; group < tables_.size(); ++group) {
+      const BlockTable& table = part.tables[group];
+      TRIREME_CHECK(
+          table.first == dropped_blocks(part.past, limits_.windows[group], limits_.block_tokens) &&
+              table.end() * limits_.block_tokens >= length &&
+              std::ssize(table.blocks) <= tables_[group].width,
+          part.ids.size(), " tokens after ", part.past, " with the blocks from ", table.first,
+          " to ", table.end(), ", at most ", tables_[group].width, ", each of ",
+          limits_.block_tokens, " tokens");
+    }
     count += std::ssize(part.ids);
   }
   TRIREME_CHECK(count + padded <= limits_.tokens, count, " tokens and ", padded,
                 " of padding, expected together at most ", limits_.tokens);
-  tokens_.count = count + padded;
-  // Steps through the tokens: `part` is the token's part, `own` its index in it.
-  size_t part = 0;
-  int64_t own = -1;
-  AdapterColumns from;
-  const auto next = [&](int64_t i) {
-    if (i == 0) part = 0, own = -1;
-    if (part < parts.size() && ++own == std::ssize(parts[part].ids)) ++part, own = 0;
-    return part < parts.size();
-  };
-  const int64_t size = limits_.block_tokens;
-  tokens_.cached.slots = put<int64_t>({tokens_.count}, [&](int64_t i) -> int64_t {
-    if (!next(i)) return -1;
-    const int64_t at = parts[part].past + own;
-    return parts[part].table[static_cast<size_t>(at / size)] * size + at % size;
-  });
-  tokens_.ids = put<int32_t>({tokens_.count}, [&](int64_t i) {
-    return next(i) ? parts[part].ids[static_cast<size_t>(own)] : 0;
-  });
+  const int64_t sequences = std::ssize(parts) + padded;
+  TRIREME_CHECK(sequences <= limits_.sequences, sequences, " sequences, expected at most ",
+                limits_.sequences);
+}
+
+namespace {
+
+// Steps through the tokens of a batch, from the first.
+class Walk {
+ public:
+  explicit Walk(std::span<const StepBatch::Part> parts) : parts_(parts) {}
+  // To the next token. False: it is padding.
+  bool next() {
+    if (part_ < parts_.size() && ++token_ == std::ssize(parts_[part_].ids)) ++part_, token_ = 0;
+    return part_ < parts_.size();
+  }
+  const StepBatch::Part& part() const { return parts_[part_]; }
+  int32_t id() const { return part().ids[static_cast<size_t>(token_)]; }
+  int64_t position() const { return part().past + token_; }
+
+ private:
+  std::span<const StepBatch::Part> parts_;
+  size_t part_ = 0;
+  int64_t token_ = -1;
+};
+
+}  // namespace
+
+// The slots come first: their numbers have 8 bytes.
+void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
+  tokens_.count = padded;
+  for (const Part& part : parts) tokens_.count += std::ssize(part.ids);
+  for (size_t group = 0; group < tables_.size(); ++group)
+    cached_in(group).slots = put_slots(parts, group);
+  Walk ids(parts), positions(parts), columns(parts);
+  tokens_.ids = put<int32_t>({tokens_.count}, [&](int64_t) { return ids.next() ? ids.id() : 0; });
   tokens_.positions = put<int32_t>(
-      {tokens_.count}, [&](int64_t i) -> int64_t { return next(i) ? parts[part].past + own : 0; });
+      {tokens_.count}, [&](int64_t) { return positions.next() ? positions.position() : 0; });
   if (!limits_.adapters) return;
+  AdapterColumns from;
   tokens_.adapter_columns = put<int32_t>({tokens_.count, 2}, [&](int64_t i) {
     const bool end = i % 2 == 1;
-    if (!end) from = next(i / 2) ? parts[part].columns : AdapterColumns{};
+    if (!end) from = columns.next() ? columns.part().columns : AdapterColumns{};
     return end ? from.second : from.first;
   });
 }
 
+ConstTensor StepBatch::put_slots(std::span<const Part> parts, size_t group) {
+  const int64_t size = limits_.block_tokens;
+  Walk token(parts);
+  return put<int64_t>({tokens_.count}, [&](int64_t) -> int64_t {
+    if (!token.next()) return -1;
+    const int64_t at = token.position();
+    return token.part().tables[group].block(at / size) * size + at % size;
+  });
+}
+
 void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
-  CachedTokens& cached = tokens_.cached;
   const int64_t sequences = std::ssize(parts) + padded;
-  TRIREME_CHECK(sequences <= limits_.sequences, sequences, " sequences, expected at most ",
-                limits_.sequences);
-  const auto of = [&](int64_t n) {
-    return std::cmp_less(n, parts.size()) ? parts[static_cast<size_t>(n)] : Part{};
-  };
   int64_t offset = 0;
   tokens_.cu_q = put<int32_t>({sequences + 1}, [&](int64_t n) {
-    return std::exchange(offset, n < sequences ? offset + std::ssize(of(n).ids) : offset);
+    const bool padding = std::cmp_greater_equal(n, parts.size());
+    return std::exchange(offset,
+                         padding ? offset : offset + std::ssize(parts[static_cast<size_t>(n)].ids));
   });
-  cached.context_lens =
-      put<int32_t>({sequences}, [&](int64_t n) { return of(n).past + std::ssize(of(n).ids); });
-  cached.block_table = tables_.view(sequences);
+}
+
+// The block tables of a group of layers, and the sequences' lengths from the tables' first blocks
+// on.
+void StepBatch::put_cached(Ctx& ctx, std::span<const Part> parts, int64_t padded, size_t group) {
+  CachedTokens& cached = cached_in(group);
+  const int64_t sequences = std::ssize(parts) + padded;
+  const auto length_of = [&](const Part& part) {
+    return part.past + std::ssize(part.ids) - part.tables[group].first * limits_.block_tokens;
+  };
+  cached.context_lens = put<int32_t>({sequences}, [&](int64_t n) {
+    return std::cmp_less(n, parts.size()) ? length_of(parts[static_cast<size_t>(n)]) : 0;
+  });
   cached.max_queries = 1;
   cached.new_sequences = !limits_.deterministic && tokens_.count > sequences && padded == 0;
   int64_t longest = 1;
-  for (const Part& part : parts) {
+  for (size_t n = 0; n < parts.size(); ++n) {
+    const Part& part = parts[n];
+    const BlockTable& table = part.tables[group];
+    tables_[group].write(ctx, n,
+                         {part.table_name, static_cast<size_t>(table.first), table.blocks.size()},
+                         table.blocks);
     cached.max_queries = std::max(cached.max_queries, std::ssize(part.ids));
     longest = std::max(longest, part.past + std::ssize(part.ids));
     cached.new_sequences &= part.past == 0;
   }
-  cached.longest_context = paged_context_bound(longest);
+  cached.block_table = tables_[group].view(sequences);
+  // The same whatever blocks were dropped, so that a recorded pass is replayed.
+  const int64_t most = max_table_blocks(limits_.length, limits_.windows[group],
+                                        limits_.block_tokens, cached.max_queries);
+  cached.longest_context = paged_context_bound(std::min(longest, most * limits_.block_tokens));
   // Only whole prompts without cached tokens: a library's attention may compute them.
-  tokens_.longest = cached.new_sequences ? cached.max_queries : 0;
+  if (group == 0) tokens_.longest = cached.new_sequences ? cached.max_queries : 0;
 }
 
-// Sequences cut at multiples of the chunk's tokens, each with the blocks of its chunk. A sequence
-// with one new token has one chunk, whatever its length.
-void StepBatch::put_chunks(Ctx& ctx, std::span<const Part> parts, int64_t padded) {
-  ChunkTokens& chunks = tokens_.chunks;
-  std::vector<int32_t> lengths, offsets = {0};
-  int64_t longest = 1, past_end = 0;
+int64_t StepBatch::longest_context() const {
+  int64_t longest = 1;
+  for (int64_t group = 0; group < std::ssize(tables_); ++group) {
+    const int64_t bound = tokens_.cached_in(group).longest_context;
+    if (bound == 0) return 0;  // any: the largest
+    longest = std::max(longest, bound);
+  }
+  return longest;
+}
+
+struct StepBatch::Chunk {
+  const Part* part;
+  int64_t begin, first, end;  // its first token, its first new token and its end in the sequence
+};
+
+// Sequences cut at multiples of the chunk's tokens. A sequence with one new token has one chunk,
+// whatever its length.
+std::vector<StepBatch::Chunk> StepBatch::chunks_of(std::span<const Part> parts) const {
+  std::vector<Chunk> chunks;
   for (const Part& part : parts) {
     const int64_t end = part.past + std::ssize(part.ids);
-    longest = std::max(longest, end);
-    for (int64_t at = part.past; at < end; at = past_end) {
+    for (int64_t at = part.past; at < end; at = chunks.back().end) {
       const int64_t begin = at / chunk_ * chunk_;
-      past_end = std::min(end, begin + chunk_);
-      const auto first = static_cast<size_t>(begin / limits_.block_tokens);
-      const auto blocks = static_cast<size_t>(ceil_div(past_end - begin, limits_.block_tokens));
-      chunk_tables_->write(ctx, lengths.size(), {part.table_name, first, blocks},
-                           part.table.subspan(first, blocks));
-      lengths.push_back(static_cast<int32_t>(past_end - begin));
-      offsets.push_back(static_cast<int32_t>(offsets.back() + past_end - at));
+      chunks.push_back({&part, begin, at, std::min(end, begin + chunk_)});
     }
   }
-  lengths.resize(lengths.size() + static_cast<size_t>(padded), 0);
-  offsets.resize(lengths.size() + 1, offsets.back());
-  const auto list = [&](const std::vector<int32_t>& from) {
-    return put<int32_t>({std::ssize(from)},
-                        [&](int64_t i) { return from[static_cast<size_t>(i)]; });
+  return chunks;
+}
+
+void StepBatch::put_chunks(Ctx& ctx, std::span<const Part> parts, int64_t padded) {
+  const std::vector<Chunk> chunks = chunks_of(parts);
+  const int64_t count = std::ssize(chunks) + padded;
+  const auto at = [&](int64_t n) {
+    return std::cmp_less(n, chunks.size()) ? chunks[static_cast<size_t>(n)] : Chunk{};
   };
-  chunks.cu_q = list(offsets);
-  chunks.context_lens = list(lengths);
-  chunks.block_table = chunk_tables_->view(std::ssize(lengths));
-  chunks.max_queries = std::min(tokens_.cached.max_queries, chunk_);
-  chunks.longest_context = paged_context_bound(std::min(longest, chunk_));
-  chunks.longest = std::min(tokens_.longest, chunk_);
+  int64_t offset = 0, longest = 1;
+  tokens_.chunks.cu_q = put<int32_t>({count + 1}, [&](int64_t n) {
+    return std::exchange(offset, offset + at(n).end - at(n).first);
+  });
+  for (const Part& part : parts) longest = std::max(longest, part.past + std::ssize(part.ids));
+  tokens_.chunks.longest = std::min(tokens_.longest, chunk_);
+  for (ChunkTables& to : chunk_tables_) {
+    CachedTokens& cached = to.group == 0 ? tokens_.chunks.cached : cached_in(to.group);
+    cached.slots = cached_in(to.group).slots;
+    cached.context_lens = put<int32_t>({count}, [&](int64_t n) { return at(n).end - at(n).begin; });
+    for (size_t n = 0; n < chunks.size(); ++n) {
+      const Chunk& chunk = chunks[n];
+      const BlockTable& table = chunk.part->tables[to.group];
+      const auto first = static_cast<size_t>(chunk.begin / limits_.block_tokens);
+      const auto blocks =
+          static_cast<size_t>(ceil_div(chunk.end - chunk.begin, limits_.block_tokens));
+      to.tables.write(
+          ctx, n, {chunk.part->table_name, first, blocks},
+          std::span(table.blocks).subspan(first - static_cast<size_t>(table.first), blocks));
+    }
+    cached.block_table = to.tables.view(count);
+    cached.max_queries = std::min(tokens_.cached.max_queries, chunk_);
+    cached.longest_context = paged_context_bound(std::min(longest, chunk_));
+    cached.new_sequences = tokens_.cached.new_sequences;
+  }
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 
 #include "engine/ops/attention/kv_codes.h"
 #include "engine/ops/sampling/sample.h"
+#include "serving/scheduler/block_table.h"
 #include "transformer/formats/peft/stacked_adapters.h"
 #include "transformer/pass/tokens.h"
 
@@ -19,6 +20,9 @@ struct StepLimits {
   int64_t length = 0;     // maximum tokens of a sequence
   int64_t blocks = 0;     // of the KV cache
   int64_t block_tokens = 16;
+  // Windows of the cache's groups of layers, 0: none: kv_windows(), or one group that keeps all
+  // tokens (transformer/pass/kv_groups.h).
+  std::vector<int64_t> windows = {0};
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
   // Batch invariance: the results of a sequence are bit-identical whatever else the step computes,
   // and however its prompt is chunked or cached. Uses batch-invariant matrix products (GemmEngine).
@@ -26,7 +30,15 @@ struct StepLimits {
   // Slower; CPU only.
   bool deterministic = false;
   bool adapters = false;  // tokens select LoRA adapters (Part::columns)
-  int64_t blocks_of_sequence() const { return ceil_div(length, block_tokens); }
+  // Most blocks of a sequence in a group, and in all groups.
+  int64_t table_blocks(size_t group) const {
+    return max_table_blocks(length, windows[group], block_tokens, tokens);
+  }
+  int64_t blocks_of_sequence() const {
+    int64_t all = 0;
+    for (size_t group = 0; group < windows.size(); ++group) all += table_blocks(group);
+    return all;
+  }
 };
 
 class StepBatch {
@@ -35,12 +47,12 @@ class StepBatch {
   StepBatch(Ctx& ctx, const StepLimits& limits, int64_t chunk = 0);
 
   struct Part {
-    std::span<const int32_t> ids;    // new tokens
-    int64_t past = 0;                // tokens before them
-    std::span<const int32_t> table;  // block table of past and new tokens
-    // Identity of the table across calls. A table named as in an earlier call extends that table or
-    // is a prefix of it, so that only new blocks are copied. 0: no identity; the whole table is
-    // copied.
+    std::span<const int32_t> ids;        // new tokens
+    int64_t past = 0;                    // tokens before them
+    std::span<const BlockTable> tables;  // by group of layers: of past and new tokens
+    // Identity of the tables across calls. A table named as in an earlier call, with as many
+    // dropped blocks, extends that table or is a prefix of it, so that only new blocks are copied.
+    // 0: no identity; whole tables are copied.
     uint64_t table_name = 0;
     AdapterColumns columns = {};  // inner columns of the stacked adapters that act on these tokens
   };
@@ -58,12 +70,14 @@ class StepBatch {
   // main stream. Calls with one token of each sequence and equal numbers of sequences and rows use
   // the same addresses. A
   // recorded pass can then be replayed after these copies alone, while
-  // tokens().cached.longest_context stays the same.
+  // longest_context() stays the same.
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
              std::span<const int32_t> embedded = {}, std::span<const RowSampling> sampling = {});
 
   // Batch as written. position_end is always StepLimits::length.
   const Tokens& tokens() const { return tokens_; }
+  // The largest CachedTokens::longest_context, which determines that of every group of layers.
+  int64_t longest_context() const;
   // (R) int32; absent: the rows are all tokens, at most StepLimits::sequences.
   const ConstTensor& rows() const { return rows_; }
   int64_t row_count() const { return row_count_; }
@@ -76,9 +90,17 @@ class StepBatch {
   // Appends value(i) for each number i to the host buffer; returns the view on the device.
   template <class T, class F>
   ConstTensor put(const Shape& shape, F&& value);
+  CachedTokens& cached_in(size_t group) {
+    return group == 0 ? tokens_.cached : cached_others_[group - 1];
+  }
+  void check(std::span<const Part> parts, int64_t padded) const;
   void put_tokens(std::span<const Part> parts, int64_t padded);
+  ConstTensor put_slots(std::span<const Part> parts, size_t group);
   void put_sequences(std::span<const Part> parts, int64_t padded);
+  void put_cached(Ctx& ctx, std::span<const Part> parts, int64_t padded, size_t group);
   void put_sampling(std::span<const RowSampling> sampling);
+  struct Chunk;
+  std::vector<Chunk> chunks_of(std::span<const Part> parts) const;
   void put_chunks(Ctx& ctx, std::span<const Part> parts, int64_t padded);
 
   // Block tables of sequences.
@@ -99,10 +121,16 @@ class StepBatch {
 
   StepLimits limits_;
   int64_t chunk_;
-  Buffer host_;    // pinned on a GPU
-  Buffer device_;  // GPU only: same layout
-  Tables tables_;
-  std::optional<Tables> chunk_tables_;  // a row for each chunk of a sequence
+  Buffer host_;                 // pinned on a GPU
+  Buffer device_;               // GPU only: same layout
+  std::vector<Tables> tables_;  // by group of layers
+  // A row for each chunk of a sequence, in the groups whose layers have chunks.
+  struct ChunkTables {
+    size_t group;
+    Tables tables;
+  };
+  std::vector<ChunkTables> chunk_tables_;
+  std::vector<CachedTokens> cached_others_;
   int64_t used_ = 0;
   cuda::Event copied_;  // recorded after the last copy
   Tokens tokens_;

@@ -8,23 +8,27 @@
 namespace trireme {
 namespace {
 
-CachedLayers cached_layers(const Model& model, const KvType& type, const Groups* groups) {
+CachedLayers cached_layers(const Model& model, const KvType& type, const Groups* groups,
+                           std::span<const int64_t> windows) {
   TRIREME_CHECK(model.chunks() == 1, "decoding: expected 1 chunk per rank, got ", model.chunks());
   const ModelConfig& config = model.config();
   const GroupCoord tp = groups != nullptr ? groups->layout.tp : GroupCoord{};
   const ChunkSpan& span = model.span(0);
-  return {.layers = span.layers(),
-          .first_layer = span.first_layer,
-          .kv_heads = head_slice(config.num_kv_heads, config.head_dim, tp).size() / config.head_dim,
-          .head_dim = config.head_dim,
-          .type = type};
+  CachedLayers out{
+      .first_layer = span.first_layer,
+      .kv_heads = head_slice(config.num_kv_heads, config.head_dim, tp).size() / config.head_dim,
+      .head_dim = config.head_dim,
+      .type = type,
+      .places = kv_places(config, windows, span.first_layer, span.layers())};
+  for (const KvPlace& place : out.places) out.layers = std::max(out.layers, place.index + 1);
+  return out;
 }
 
 }  // namespace
 
 int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* groups,
-                       int64_t block_tokens) {
-  const CachedLayers layers = cached_layers(model, type, groups);
+                       int64_t block_tokens, std::span<const int64_t> windows) {
+  const CachedLayers layers = cached_layers(model, type, groups, windows);
   return checked_mul(checked_mul(2 * layers.layers, block_tokens), layers.token_bytes());
 }
 
@@ -60,8 +64,8 @@ StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const
 
 void StepStage::make_cache(const StepLimits& limits) {
   const KvType type = limits.kv_type.value_or(KvType{params_.dtype()});
-  cache_ = std::make_unique<KvCache>(cached_layers(model_, type, groups_), limits.blocks,
-                                     limits.block_tokens, ctx_.memory());
+  cache_ = std::make_unique<KvCache>(cached_layers(model_, type, groups_, limits.windows),
+                                     limits.blocks, limits.block_tokens, ctx_.memory());
 }
 
 Activation StepStage::forward(int chunk, int micro_batch, Activation x) {

@@ -18,9 +18,10 @@ namespace trireme {
 inline int64_t kv_block_tokens(const ModelConfig& config, int64_t most = 16) {
   return std::gcd(most, config.attention_chunk);
 }
-// Bytes of the keys and values of block_tokens tokens on this rank.
+// Bytes on this rank of a block of block_tokens tokens in a cache with these groups of layers
+// (StepLimits::windows).
 int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* groups,
-                       int64_t block_tokens);
+                       int64_t block_tokens, std::span<const int64_t> windows);
 
 class StepStage final : public PipelineStage {
  public:

@@ -49,7 +49,21 @@ void DraftModel::load(int threads, cuda::Context* gpu, int64_t length) {
 
 int64_t DraftModel::block_bytes(int64_t block_tokens) {
   return kv_block_bytes(loaded_->model(), KvType{loaded_->parameters().dtype()}, nullptr,
-                        block_tokens);
+                        block_tokens, StepLimits().windows);
+}
+
+namespace {
+
+// Blocks of one group of layers, which keeps all tokens, beside so many of the served model's.
+int64_t blocks_beside(const StepLimits& served, int64_t blocks) {
+  const int64_t of_sequence = ceil_div(served.length, served.block_tokens);
+  return ceil_div(checked_mul(blocks, of_sequence), served.blocks_of_sequence());
+}
+
+}  // namespace
+
+int64_t DraftModel::bytes_beside_block(const StepLimits& served) {
+  return blocks_beside(served, block_bytes(served.block_tokens));
 }
 
 void DraftModel::divide_memory(const StepLimits& served) {
@@ -57,8 +71,8 @@ void DraftModel::divide_memory(const StepLimits& served) {
   limits_.sequences = std::min(sequences_, served.sequences);
   limits_.tokens = served.tokens;
   limits_.block_tokens = served.block_tokens;
-  limits_.blocks =
-      std::min(served.blocks, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
+  limits_.blocks = std::min(blocks_beside(served, served.blocks),
+                            checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
 }
 
 void DraftModel::divide_memory(const StepLimits& served, int64_t bytes, size_t drafters) {

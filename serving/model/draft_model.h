@@ -19,10 +19,10 @@ class DraftModel {
   // draft model's own maximum get no drafts.
   void load(int threads, cuda::Context* gpu, int64_t length);
   const ModelConfig& config() const { return loaded_->config(); }
-  // Bytes of the draft model's keys and values of block_tokens tokens.
-  int64_t block_bytes(int64_t block_tokens);
-  // Sets the size of each drafter's KV cache: the blocks that all drafted sequences need, but no
-  // more than the served model's cache has.
+  // Bytes of a drafter's KV cache for each block of the served model's cache.
+  int64_t bytes_beside_block(const StepLimits& served);
+  // Sets the size of each drafter's KV cache: the blocks that all drafted sequences need, but only
+  // for as many tokens as the served model's cache has.
   void divide_memory(const StepLimits& served);
   // The same with at most `bytes` of memory for the caches of all drafters together.
   void divide_memory(const StepLimits& served, int64_t bytes, size_t drafters);
@@ -31,6 +31,7 @@ class DraftModel {
   int threads() const { return threads_; }
 
  private:
+  int64_t block_bytes(int64_t block_tokens);
   int64_t sequences_;
   int64_t vocab_size_;
   StepLimits limits_;

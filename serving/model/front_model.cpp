@@ -152,6 +152,7 @@ void FrontModel::take(const RankReady& ready) {
   limits_.length = first ? bounds.length : std::min(limits_.length, bounds.length);
   limits_.blocks = first ? bounds.blocks : std::min(limits_.blocks, bounds.blocks);
   limits_.block_tokens = bounds.block_tokens;
+  limits_.windows = bounds.windows;
   dtype_ = dtype_named(ready.dtype);
   if (first) device_ = ready.device;
 }

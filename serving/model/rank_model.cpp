@@ -27,6 +27,17 @@ constexpr milliseconds kRendezvous{60'000};
 
 int64_t or_default(int64_t asked, int64_t otherwise) { return asked > 0 ? asked : otherwise; }
 
+// Longest sequence, of whole blocks, that so many blocks hold.
+int64_t longest_length(StepLimits limits, int64_t blocks) {
+  int64_t fits = 1, more = ceil_div(limits.length, limits.block_tokens) + 1;  // in blocks
+  while (more - fits > 1) {
+    const int64_t half = fits + (more - fits) / 2;
+    limits.length = half * limits.block_tokens;
+    (limits.blocks_of_sequence() <= blocks ? fits : more) = half;
+  }
+  return fits * limits.block_tokens;
+}
+
 // Rank 0's ends of its channels to all other ranks.
 std::vector<std::unique_ptr<ControlChannel>> all_of(ControlListener& listener, int ranks) {
   std::vector<std::unique_ptr<ControlChannel>> channels(static_cast<size_t>(ranks - 1));
@@ -99,6 +110,7 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   limits_.tokens =
       std::max(or_default(options.max_batched_tokens, gpu ? kStepTokensOfGpu : kStepTokens),
                limits_.sequences);
+  limits_.windows = kv_windows(loaded_->config(), limits_.length);
   limits_.block_tokens = kv_block_tokens(loaded_->config());
   if (draft_ != nullptr)
     limits_.block_tokens = kv_block_tokens(draft_->config(), limits_.block_tokens);
@@ -110,8 +122,8 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   const KvType kept = limits_.kv_type.value_or(KvType{dtype()});
   check_kv_type(kept, dtype(), gpu);
   const int64_t of_block =
-      kv_block_bytes(loaded_->model(), kept, groups_.get(), limits_.block_tokens) +
-      (draft_ != nullptr ? draft_->block_bytes(limits_.block_tokens) : 0);
+      kv_block_bytes(loaded_->model(), kept, groups_.get(), limits_.block_tokens, limits_.windows) +
+      (draft_ != nullptr ? draft_->bytes_beside_block(limits_) : 0);
   const int64_t bytes =
       options.blocks > 0 ? checked_mul(options.blocks, of_block)
                          : cache_bytes(options, left_of_gpu(options.gpu_share.value_or(kGpuShare)));
@@ -147,23 +159,26 @@ void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, in
                             int64_t blocks) {
   const bool shared = device_.get() != nullptr && options.cache_bytes == 0;
   const char* const sizes = shared ? "--gpu-memory-utilization" : "--kv-cache-memory-bytes";
-  if (bytes < of_block && shared) {
+  // A token has a block in each group of layers.
+  const int64_t least = checked_mul(of_block, std::ssize(limits_.windows));
+  if (bytes < least && shared) {
     const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
     fail_input("--gpu-memory-utilization ", options.gpu_share.value_or(kGpuShare), ": of ",
                memory.total, " bytes of GPU ", device_.get()->device, ", ", memory.used,
                " are in use without a KV cache; ", bytes, " bytes are left for the cache, and ",
-               limits_.block_tokens, " tokens need ", of_block,
+               limits_.block_tokens, " tokens need ", least,
                "; give more, fewer bits for the weights (--quantization), or divide the model over "
                "more ranks");
   }
-  if (bytes < of_block)
-    fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", limits_.block_tokens,
-               " tokens needs ", of_block, " bytes; give at least as many");
-  if (limits_.length <= blocks * limits_.block_tokens) return;
+  if (bytes < least)
+    fail_input("--kv-cache-memory-bytes ", bytes, ": ", limits_.block_tokens, " tokens need ",
+               least, " bytes; give at least as many");
+  if (limits_.blocks_of_sequence() <= blocks) return;
+  const int64_t held = longest_length(limits_, blocks);
   if (options.max_model_len > 0)
     fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",
-               blocks * limits_.block_tokens, " tokens; give more ", sizes);
-  limits_.length = blocks * limits_.block_tokens;
+               held, " tokens; give more ", sizes);
+  limits_.length = held;
   log_warning("maximum length reduced to ", limits_.length, " tokens, which the KV cache of ",
               bytes, " bytes holds; ", sizes, " sets its size");
 }
@@ -199,7 +214,8 @@ PlanBounds RankModel::bounds() const {
           .block_tokens = limits_.block_tokens,
           .ids = tokenizer_->vocab_size(),
           .mask_words = ceil_div(loaded_->model().config().vocab_size, 32),
-          .adapters = std::ssize(loaded_->module_columns())};
+          .adapters = std::ssize(loaded_->module_columns()),
+          .windows = limits_.windows};
 }
 
 std::unique_ptr<StepExecutor> RankModel::make_executor(size_t) {

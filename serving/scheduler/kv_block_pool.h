@@ -5,7 +5,8 @@
 // A block holds the keys and values of block_tokens tokens and may have any number of users
 // (sequences). When the last user releases it, the block joins the free list; the block released
 // longest ago is reused first. Until a published block is reused, sequences with the same prefix
-// can find it (prefix caching). Its key is the published block before it plus its own tokens.
+// can find it (prefix caching). Its key is the published block before it plus its own tokens, or
+// other numbers that make it known, as the scheduler gives the blocks of further groups of layers.
 // Tokens are compared one by one, so that equal hashes never confuse two prefixes. Prefixes with
 // different salts share nothing.
 //

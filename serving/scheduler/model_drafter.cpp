@@ -113,11 +113,12 @@ void ModelDrafter::append(SchedulerOutput& plan, Draft& draft, std::span<const i
   step.first_token = static_cast<int32_t>(plan.tokens.size());
   step.tokens = static_cast<int32_t>(tokens.size());
   step.past = static_cast<int32_t>(draft.computed);
-  step.kept_blocks = static_cast<int32_t>(draft.known_blocks);
-  step.first_block = static_cast<int32_t>(plan.blocks.size());
-  step.blocks = static_cast<int32_t>(std::ssize(draft.blocks) - draft.known_blocks);
   step.samples = samples;
   plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
+  plan.tables.push_back(
+      {.kept_blocks = static_cast<int32_t>(draft.known_blocks),
+       .first_block = static_cast<int32_t>(plan.blocks.size()),
+       .blocks = static_cast<int32_t>(std::ssize(draft.blocks) - draft.known_blocks)});
   plan.blocks.insert(plan.blocks.end(), draft.blocks.begin() + draft.known_blocks,
                      draft.blocks.end());
   plan.sequences.push_back(step);

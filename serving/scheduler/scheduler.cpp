@@ -39,17 +39,18 @@ std::optional<DecodeTiming> decoding_of(const SchedulerOutput& plan, const StepO
 
 Scheduler::Scheduler(const BatchingConfig& config, KvBlockPool& pool,
                      std::unique_ptr<Drafter> drafter)
-    : config_(config), pool_(pool), drafter_(std::move(drafter)) {
+    : config_(config),
+      pool_(pool),
+      blocks_(pool, config.windows, config.max_model_len, config.max_step_tokens),
+      drafter_(std::move(drafter)) {
   counts_.speculates = config.speculation.tokens > 0;
   if (drafter_ == nullptr) drafter_ = std::make_unique<TextDrafter>(config.speculation);
   TRIREME_CHECK(config.max_sequences > 0 && config.max_step_tokens >= config.max_sequences,
                 "max_sequences is ", config.max_sequences, " and max_step_tokens ",
                 config.max_step_tokens, ", expected max_step_tokens >= max_sequences >= 1");
-  TRIREME_CHECK(config.max_model_len > 1 &&
-                    ceil_div(config.max_model_len, pool.block_tokens()) <= pool.blocks(),
-                "max_model_len is ", config.max_model_len,
-                ", expected at least 2 and at most what fits into ", pool.blocks(), " blocks of ",
-                pool.block_tokens());
+  TRIREME_CHECK(config.max_model_len > 1 && blocks_.most() <= pool.blocks(), "max_model_len is ",
+                config.max_model_len, ", expected at least 2 and at most what fits into ",
+                pool.blocks(), " blocks of ", pool.block_tokens());
   for (int64_t slot = config.max_sequences; slot-- > 0;)
     free_slots_.push_back(static_cast<int32_t>(slot));
 }
@@ -67,6 +68,7 @@ void Scheduler::add(std::shared_ptr<Sequence> sequence) {
                     (s.max_tokens > 0) != s.embeds,
                 "a prompt of ", s.prompt_tokens, " tokens, ", s.max_tokens,
                 " to generate, does not fit into ", config_.max_model_len, " tokens");
+  s.tables.resize(static_cast<size_t>(blocks_.groups()));
   s.arrival = ++arrivals_;
   s.state = Sequence::State::kWaiting;
   waiting_.emplace(order(s), std::move(sequence));
@@ -154,20 +156,23 @@ void Scheduler::propose_drafts() {
   counts_.draft_seconds += taken.count();
 }
 
+// Also gives prompts the blocks of their next part: they drop as many, but those that others share
+// do not become free.
 void Scheduler::plan_decoding(SchedulerOutput& plan, int64_t& budget) {
   // The last sequence in order is preempted: it comes after all that are already planned.
   for (auto at = running_.begin(); at != running_.end();) {
     const std::shared_ptr<Sequence> sequence = at->second;
-    if (is_due(*sequence)) {
-      while (!give_blocks(*sequence, sequence->length())) {
-        const std::shared_ptr<Sequence> last = running_.rbegin()->second;
-        preempt(*last);
-        if (last == sequence) return;
-      }
+    const bool due = is_due(*sequence);
+    while ((due || has_prompt_left(*sequence)) && !blocks_.give(*sequence, sequence->length())) {
+      const std::shared_ptr<Sequence> last = running_.rbegin()->second;
+      preempt(*last);
+      if (last == sequence) return;
+    }
+    if (due) {
       Draft draft;
       if (const auto of = drafts_.find(sequence.get()); of != drafts_.end())
         draft = std::move(of->second);
-      if (!give_blocks(*sequence, sequence->length() + std::ssize(draft.ids))) draft = {};
+      if (!blocks_.give(*sequence, sequence->length() + std::ssize(draft.ids))) draft = {};
       append(plan, sequence, 1, draft);
       budget -= 1 + std::ssize(draft.ids);
     }
@@ -178,10 +183,10 @@ void Scheduler::plan_decoding(SchedulerOutput& plan, int64_t& budget) {
 void Scheduler::plan_prompts(SchedulerOutput& plan, int64_t& budget) {
   for (const auto& [place, sequence] : running_) {
     if (budget == 0) return;
+    if (!has_prompt_left(*sequence)) continue;
     const int64_t left = sequence->length() - sequence->computed;
-    if (left < 2) continue;
     const int64_t tokens = prompt_part(*sequence, std::min(left, budget));
-    append(plan, sequence, tokens, {});  // it got all of its blocks when it started
+    append(plan, sequence, tokens, {});  // plan_decoding() gave it blocks
     budget -= tokens;
   }
 }
@@ -251,14 +256,19 @@ bool Scheduler::may_start(Sequence& s) {
   if (refused_ == s.arrival && pool_.free() <= refused_free_) return false;
   refused_ = s.arrival;
   refused_free_ = pool_.free();
-  find_prefix(s);
-  const int64_t more = ceil_div(s.length(), pool_.block_tokens()) - std::ssize(s.blocks);
-  const auto room = std::ssize(running_);  // one block for each running sequence
-  if (more + room <= pool_.free() && give_blocks(s, s.length())) {
+  s.prefix = pool_.root(concat(s.adapter, ":", s.salt));
+  if (config_.prefix_caching) {
+    // The cache holds neither the logits after the last token nor prompt log-probabilities.
+    const bool asks = s.choice->prompt_logprobs >= 0 && s.asked + 1 < s.prompt_tokens;
+    blocks_.find_prefix(s, asks ? s.asked : s.length() - 1);
+  }
+  // One block for each running sequence and group.
+  const int64_t room = std::ssize(running_) * blocks_.groups();
+  if (blocks_.missing(s, s.length()) + room <= pool_.free() && blocks_.give(s, s.length())) {
     refused_ = 0;
     return true;
   }
-  release_blocks(s);
+  blocks_.release(s);
   return false;
 }
 
@@ -287,30 +297,6 @@ void Scheduler::start(SchedulerOutput& plan, const std::shared_ptr<Sequence>& se
   if (s.choice->needs_history()) entry.history = s.tokens;
 }
 
-void Scheduler::find_prefix(Sequence& s) {
-  s.prefix = pool_.root(concat(s.adapter, ":", s.salt));
-  if (!config_.prefix_caching) return;
-  const int64_t size = pool_.block_tokens();
-  // The cache holds neither the logits after the last token nor prompt log-probabilities.
-  const bool asks = s.choice->prompt_logprobs >= 0 && s.asked + 1 < s.prompt_tokens;
-  const int64_t most = asks ? s.asked : s.length() - 1;
-  while ((s.published + 1) * size <= most) {
-    const std::span<const int32_t> tokens(s.tokens.data() + s.published * size,
-                                          static_cast<size_t>(size));
-    const int32_t block = pool_.find(s.prefix, tokens, s.prefix);
-    if (block < 0) break;
-    s.blocks.push_back(block);
-    s.computed = ++s.published * size;
-  }
-}
-
-bool Scheduler::give_blocks(Sequence& s, int64_t tokens) {
-  const int64_t more = ceil_div(tokens, pool_.block_tokens()) - std::ssize(s.blocks);
-  if (more > pool_.free()) return false;
-  for (int64_t n = 0; n < more; ++n) s.blocks.push_back(pool_.take());
-  return true;
-}
-
 void Scheduler::preempt(Sequence& s) {
   const auto at = running_.find(order(s));
   leave(s);
@@ -330,9 +316,6 @@ void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& s
   step.tokens = static_cast<int32_t>(tokens + std::ssize(draft.ids));
   step.draft_tokens = static_cast<int32_t>(draft.ids.size());
   step.past = static_cast<int32_t>(s.computed);
-  step.kept_blocks = static_cast<int32_t>(s.known_blocks);
-  step.first_block = static_cast<int32_t>(plan.blocks.size());
-  step.blocks = static_cast<int32_t>(std::ssize(s.blocks) - s.known_blocks);
   const bool last = s.computed + tokens == s.length();
   step.samples = last && !s.embeds;
   step.embeds = last && s.embeds;
@@ -346,10 +329,9 @@ void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& s
   const auto from = s.tokens.begin() + s.computed;
   plan.tokens.insert(plan.tokens.end(), from, from + tokens);
   plan.tokens.insert(plan.tokens.end(), draft.ids.begin(), draft.ids.end());
-  plan.blocks.insert(plan.blocks.end(), s.blocks.begin() + s.known_blocks, s.blocks.end());
+  blocks_.append(plan, s);
   plan.sequences.push_back(step);
   s.computed += tokens;
-  s.known_blocks = std::ssize(s.blocks);
   under_way_.back().members.push_back({sequence, s.starts});
 }
 
@@ -439,7 +421,8 @@ void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t s
   // Keys that are not finite must not be shared through the prefix cache.
   const bool finite = chosen.empty() || chosen.front().id != kNotFinite;
   const bool cached = s.state == Sequence::State::kRunning && s.starts == starts;
-  if (finite && cached) publish(s, part.past + part.tokens - part.draft_tokens);
+  if (finite && cached && config_.prefix_caching)
+    blocks_.publish(s, part.past + part.tokens - part.draft_tokens);
   if (part.samples) verify(progress, part, chosen, cached);
   if (part.embeds) {
     progress.finish = FinishReason::kStop;
@@ -524,27 +507,8 @@ std::optional<FinishReason> Scheduler::finish_of(const Sequence& s) const {
   return {};
 }
 
-void Scheduler::publish(Sequence& s, int64_t computed) {
-  if (!config_.prefix_caching) return;
-  const int64_t size = pool_.block_tokens();
-  while ((s.published + 1) * size <= computed) {
-    const auto at = static_cast<size_t>(s.published);
-    s.prefix = pool_.publish(
-        s.blocks[at], s.prefix,
-        std::span(s.tokens).subspan(at * static_cast<size_t>(size), static_cast<size_t>(size)));
-    ++s.published;
-  }
-}
-
-void Scheduler::release_blocks(Sequence& s) {
-  // Last block first, so that prefixes stay cached longest: later blocks are unusable without them.
-  for (auto block = s.blocks.rbegin(); block != s.blocks.rend(); ++block) pool_.release(*block);
-  s.blocks.clear();
-  s.computed = s.known_blocks = s.published = 0;
-}
-
 void Scheduler::leave(Sequence& s) {
-  release_blocks(s);
+  blocks_.release(s);
   drafter_->forget(s);
   free_slots_.push_back(s.slot);
   s.slot = -1;

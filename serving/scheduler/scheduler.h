@@ -4,7 +4,8 @@
 // A step has at most max_step_tokens tokens of at most max_sequences sequences. Decoding sequences
 // come first, one token each. The rest of the token budget is for prompts: running sequences before
 // waiting ones, each group in the order of (priority, arrival). A sequence starts when a slot is
-// free and the pool has blocks for all of its tokens, plus one block for each running sequence.
+// free and the pool has blocks for all of its tokens, plus one for each running sequence and group
+// of layers (serving/scheduler/sequence_blocks.h).
 //
 // Preemption: when a running sequence needs a block and none is free, the last running sequence in
 // that order releases its blocks and waits again, at its old position. Its tokens are computed
@@ -35,6 +36,7 @@
 #include "serving/scheduler/drafter.h"
 #include "serving/scheduler/sampling_turns.h"
 #include "serving/scheduler/scheduler_output.h"
+#include "serving/scheduler/sequence_blocks.h"
 #include "serving/scheduler/speculation_switch.h"
 
 namespace trireme {
@@ -43,6 +45,8 @@ struct BatchingConfig {
   int64_t max_sequences = 256;
   int64_t max_step_tokens = 2048;  // at least max_sequences
   int64_t max_model_len = 0;       // maximum tokens of a sequence; must fit into the pool
+  // Windows of the cache's groups of layers; 0: none (transformer/pass/kv_groups.h).
+  std::vector<int64_t> windows = {0};
   bool prefix_caching = true;
   SpeculationConfig speculation = {};
 };
@@ -112,6 +116,7 @@ class Scheduler {
   using Order = std::pair<int, uint64_t>;  // priority, arrival
   static Order order(const Sequence& s) { return {s.priority, s.arrival}; }
   bool decodes(const Sequence& s) const { return s.computed + 1 == s.length(); }
+  bool has_prompt_left(const Sequence& s) const { return s.computed + 1 < s.length(); }
   struct UnderWay;
   UnderWay take_under_way(uint64_t number);
   struct Draft {
@@ -129,8 +134,6 @@ class Scheduler {
   bool waits_for_sibling(const Sequence& sequence) const;
   bool may_start(Sequence& sequence);
   void start(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence);
-  void find_prefix(Sequence& sequence);
-  bool give_blocks(Sequence& sequence, int64_t tokens);
   void preempt(Sequence& sequence);
   void append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
               const Draft& draft);
@@ -139,9 +142,6 @@ class Scheduler {
   void verify(Progress& progress, const SequenceStep& step, std::span<OutputToken> chosen,
               bool cached);
   void ask(SequenceStep& step, Sequence& sequence) const;
-  // Publishes the full blocks of the first `computed` tokens.
-  void publish(Sequence& sequence, int64_t computed);
-  void release_blocks(Sequence& sequence);
   void leave(Sequence& sequence);
   // Appends the sampled token and checks the stop conditions.
   void accept(Progress& progress, OutputToken token);
@@ -152,6 +152,7 @@ class Scheduler {
 
   BatchingConfig config_;
   KvBlockPool& pool_;
+  SequenceBlocks blocks_;
   std::unique_ptr<Drafter> drafter_;
   SpeculationSwitch switch_;
   SamplingTurns turns_;

@@ -1,5 +1,5 @@
 // Plan of one engine step, which every rank executes, and its result. For each slot a rank keeps
-// the block table of the sequence, and the SamplingParams if it samples. A plan contains only the
+// the block tables of the sequence, and the SamplingParams if it samples. A plan contains only the
 // changes to them.
 //
 // A plan contains no strings of a request, neither text nor names: a rank can only run the model
@@ -30,8 +30,6 @@ struct SequenceStep {
   int32_t slot = 0;
   int32_t first_token = 0, tokens = 0;  // range of SchedulerOutput::tokens
   int32_t past = 0;                     // tokens before them
-  int32_t kept_blocks = 0;              // blocks kept at the start of the slot's table
-  int32_t first_block = 0, blocks = 0;  // range of SchedulerOutput::blocks to append to the table
   bool samples = false;                 // samples the token after the last of these
   // Number of draft tokens at the end of the tokens (serving/scheduler/speculation.h). With
   // `samples`, sampling starts after the last token that is not a draft, and continues while each
@@ -47,10 +45,18 @@ struct SequenceStep {
   int32_t following = -1;  // token after the last of these if it is not in this step; -1: none
 };
 
+// Change of a block table (serving/scheduler/block_table.h) of a sequence's slot.
+struct TableStep {
+  int32_t first = 0;                    // BlockTable::first: the table drops the blocks before it
+  int32_t kept_blocks = 0;              // blocks that the table has then
+  int32_t first_block = 0, blocks = 0;  // range of SchedulerOutput::blocks to append
+};
+
 struct SchedulerOutput {
   uint64_t number = 0;  // step number, from 1
   std::vector<SlotStart> starts;
   std::vector<SequenceStep> sequences;
+  std::vector<TableStep> tables;  // (sequences, groups of layers)
   std::vector<int32_t> tokens, blocks;
   std::vector<uint32_t> masks;  // (rows, ceil(V / 32)): bit id % 32 of word id / 32: id is allowed
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "serving/scheduler/block_table.h"
 #include "serving/scheduler/kv_block_pool.h"
 #include "serving/scheduler/sampling_params.h"
 #include "serving/scheduler/speculation.h"
@@ -81,12 +82,16 @@ class Sequence {
   int32_t slot = -1;                                 // while running
   uint64_t starts = 0;                               // number of times it entered a slot
   std::chrono::steady_clock::time_point begun = {};  // first start
-  int64_t computed = 0;         // tokens with keys in the cache, counting steps in flight
-  int64_t cached_prompt = 0;    // prompt tokens found in the cache at the first start
-  std::vector<int32_t> blocks;  // hold the first `computed` tokens, and possibly more
-  int64_t known_blocks = 0;     // number of these, from the first, that the ranks know
-  int64_t published = 0;        // number of these, from the first, that are published
-  PrefixId prefix = 0;          // id of the prefix that the published blocks hold
+  int64_t computed = 0;       // tokens with keys in the cache, counting steps in flight
+  int64_t cached_prompt = 0;  // prompt tokens found in the cache at the first start
+  // By group of layers: hold the first `computed` tokens, as far as they are needed, and possibly
+  // more.
+  struct Table : BlockTable {
+    int64_t known = 0;  // number of the blocks, from `first` on, that the ranks know
+  };
+  std::vector<Table> tables;
+  int64_t published = 0;  // number of blocks, from the sequence's first, that are published
+  PrefixId prefix = 0;    // id of the prefix that these blocks hold
   DraftAllowance draft_allowance;
   bool unsettled = false;      // its last result is held until the mask is ready (settle())
   uint64_t turn = 0;           // step of its last turn (sampling_turns.h); 0: none yet

@@ -211,10 +211,11 @@ TEST(PagedGrid, HasFewBounds) {
 TEST(StepInputs, TellTheLongestPromptOfNewSequences) {
   Ctx ctx(1, "test");
   StepBatch batch(ctx, {.tokens = 16, .sequences = 4, .length = 1024, .blocks = 64});
-  const std::vector<int32_t> ids{1, 2, 3, 4, 5},
-      blocks{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+  const std::vector<int32_t> ids{1, 2, 3, 4, 5};
+  const BlockTable table{
+      .blocks = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}};
   const auto part = [&](size_t count, int64_t past) {
-    return StepBatch::Part{.ids = std::span(ids).first(count), .past = past, .table = blocks};
+    return StepBatch::Part{.ids = std::span(ids).first(count), .past = past, .tables = {&table, 1}};
   };
   const std::vector<int32_t> rows{2, 7};
   batch.write(ctx, std::vector{part(3, 0), part(5, 0)}, rows, 0);
@@ -239,8 +240,8 @@ TEST(PagedCacheLayers, AreKnownByTheirNumbers) {
   KvCache cache(layers, kBlocks, kBlockTokens, Memory::kHost);
   EXPECT_EQ(cache.blocks(), kBlocks);
   EXPECT_EQ(cache.block_tokens(), kBlockTokens);
-  EXPECT_EQ(layers.place(2), 0);
-  EXPECT_EQ(layers.place(4), 2);
+  EXPECT_EQ(layers.place(2).index, 0);
+  EXPECT_EQ(layers.place(4).index, 2);
   EXPECT_THROW((void)layers.place(5), Error);
   EXPECT_THROW((void)layers.place(1), Error);
 }

@@ -155,7 +155,7 @@ class Serving(served_run.ServerTest):
         self.starts("--ranks", 2, "--tensor", 2)
         self.refused("give at least as many", "--kv-cache-memory-bytes", 16)
         _, stderr = self.trireme("serve", "--model", "run", "--kv-cache-memory-bytes", 16, expect=2)
-        least = int(stderr.split(" tokens needs ")[1].split(" bytes")[0])
+        least = int(stderr.split(" tokens need ")[1].split(" bytes")[0])
         self.starts("--kv-cache-memory-bytes", least)
         self.refused("tokens; give more --kv-cache-memory-bytes", "--max-model-len", 512, "--kv-cache-memory-bytes", least)
         self.starts("--max-model-len", 512, "--kv-cache-memory-bytes", 512 * least)

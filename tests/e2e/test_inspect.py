@@ -70,7 +70,7 @@ class Inspect(CommandTest):
         # Keys and values of two heads of 8, in two layers; 8-bit rows have a scale of 4 bytes.
         self.assertEqual(known["kv_cache"]["float32"], {"bytes_per_token": 2 * 2 * 2 * 8 * 4, "bytes": 128 * 256})
         self.assertEqual(known["kv_cache"]["int8"]["bytes_per_token"], 2 * 2 * 2 * (8 + 4))
-        self.assertEqual(self.describe("config.json", "--max-model-len", 10)["kv_cache"]["bfloat16"]["bytes"], 10 * 128)
+        self.assertEqual(self.describe("config.json", "--max-model-len", 10)["kv_cache"]["bfloat16"]["bytes"], 16 * 128)
         for dtype, size in (("float32", 4), ("bfloat16", 2), ("float16", 2)):  # padded to cache lines
             self.assertTrue(count * size <= known["weights"][dtype] < 1.1 * count * size)
         self.assertLess(known["weights"]["q4_0"], known["weights"]["q8_0"])
@@ -88,8 +88,20 @@ class Inspect(CommandTest):
         known = self.describe("config.json")
         self.assertIn("window of 16 tokens in 2 of 2 layers", known["features"])
         row = known["kv_cache"]["float32"]
-        self.assertEqual(row["bytes"], 128 * row["bytes_per_token"])
+        # Three blocks of 16 tokens: a sequence is cut at multiples of 32, 47 tokens after the beginning at most.
+        self.assertEqual(row["bytes"], 48 * row["bytes_per_token"])
         self.assertEqual(row["bytes_read_by_last_token"], 16 * row["bytes_per_token"])
+
+    def test_layers_with_windows_keep_their_windows(self):
+        kinds = ["sliding_attention"] * 3 + ["full_attention"]
+        self.config(model_type="qwen2", num_hidden_layers=8, layer_types=2 * kinds, use_sliding_window=True,
+                    sliding_window=1024, max_position_embeddings=32768)
+        row = self.describe("config.json")["kv_cache"]["float32"]
+        of_layer = row["bytes_per_token"] // 8
+        self.assertEqual(of_layer, 2 * 2 * 8 * 4)
+        kept = 16 * -(-(1024 + 31) // 16)
+        self.assertEqual(row["bytes"], of_layer * (2 * 32768 + 6 * kept))
+        self.assertEqual(row["bytes_read_by_last_token"], of_layer * (2 * 32768 + 6 * 1024))
 
     def test_counts_are_those_of_the_files(self):
         folders = [*sorted((GOLDEN / "hf").iterdir()), GOLDEN / "peft/base"]

@@ -6,13 +6,14 @@
 #include "serving/distributed/plan_codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  constexpr trireme::PlanBounds kBounds{.slots = 4,
-                                        .tokens = 12,
-                                        .length = 40,
-                                        .blocks = 24,
-                                        .block_tokens = 4,
-                                        .ids = 50,
-                                        .mask_words = 2};
+  static const trireme::PlanBounds kBounds{.slots = 4,
+                                           .tokens = 12,
+                                           .length = 90,
+                                           .blocks = 60,
+                                           .block_tokens = 4,
+                                           .ids = 50,
+                                           .mask_words = 2,
+                                           .windows = {0, 6}};
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
   try {
     const trireme::SchedulerOutput plan = trireme::decode_plan(bytes, kBounds);
@@ -21,6 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const trireme::SequenceStep& s : plan.sequences)
       if (s.past + s.tokens > kBounds.length || s.first_token + s.tokens > std::ssize(plan.tokens))
         std::abort();
+    for (const trireme::TableStep& t : plan.tables)
+      if (t.first_block + t.blocks > std::ssize(plan.blocks)) std::abort();
   } catch (const trireme::BadMessage&) {  // refused: expected
   }
   return 0;

@@ -57,6 +57,7 @@ inline std::vector<Text> served(Rank& rank, const std::vector<TextRequest>& requ
   limits.length = config.max_model_len;
   limits.blocks = blocks;
   limits.block_tokens = kBlockTokens;
+  limits.windows = config.windows;
   limits.deterministic = deterministic;
   limits.kv_type = rank.kv_type;
   ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});

@@ -19,11 +19,11 @@ void attend_to(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTen
 
 }  // namespace
 
-int64_t CachedLayers::place(int layer) const {
-  const int64_t at = layer - first_layer;
-  TRIREME_CHECK(at >= 0 && at < layers, "layer ", layer, " of a KV cache of ", layers, " from ",
+KvPlace CachedLayers::place(int layer) const {
+  const int64_t at = layer - first_layer, count = places.empty() ? layers : std::ssize(places);
+  TRIREME_CHECK(at >= 0 && at < count, "layer ", layer, " of a KV cache of ", count, " from ",
                 first_layer);
-  return at;
+  return places.empty() ? KvPlace{0, at} : places[static_cast<size_t>(at)];
 }
 
 KvCache::KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory)
@@ -33,29 +33,29 @@ KvCache::KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_token
       storage_("kv cache", bytes_of(layers, checked_mul(blocks, block_tokens)), memory) {}
 
 // All scales precede all elements; both are aligned there.
-Tensor KvCache::pool(int layer, int which) const {
+Tensor KvCache::pool(int64_t index, int which) const {
   const Shape shape{blocks_, layers_.kv_heads, block_tokens_, layers_.head_dim};
   const bool codes = layers_.type.codes != KvCodes::kNone;
   const int64_t scales =
       codes ? 2 * layers_.layers * blocks_ * layers_.kv_heads * block_tokens_ * int64_t{4} : 0;
   return storage_.tensor(
       layers_.type.dtype, shape,
-      scales + (2 * layers_.place(layer) + which) * shape.numel() * dtype_size(layers_.type.dtype));
+      scales + (2 * index + which) * shape.numel() * dtype_size(layers_.type.dtype));
 }
 
-Tensor KvCache::scales(int layer, int which) const {
+Tensor KvCache::scales(int64_t index, int which) const {
   if (layers_.type.codes == KvCodes::kNone) return {};
   const Shape shape{blocks_, layers_.kv_heads, block_tokens_};
-  return storage_.tensor(DType::kF32, shape,
-                         (2 * layers_.place(layer) + which) * shape.numel() * int64_t{4});
+  return storage_.tensor(DType::kF32, shape, (2 * index + which) * shape.numel() * int64_t{4});
 }
 
 void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q,
                      const ConstTensor& k, const ConstTensor& v, const Tokens& tokens,
                      const AttentionArgs& args) {
-  const CachedTokens& cached = tokens.cached;
-  const Tensor keys = pool(layer, 0), values = pool(layer, 1);
-  const PagedScales scale{scales(layer, 0), scales(layer, 1), layers_.type.codes};
+  const KvPlace place = layers_.place(layer);
+  const CachedTokens& cached = tokens.cached_in(place.group);
+  const Tensor keys = pool(place.index, 0), values = pool(place.index, 1);
+  const PagedScales scale{scales(place.index, 0), scales(place.index, 1), layers_.type.codes};
   paged_append(ctx, keys, values, k, v, cached.slots, scale);
   if (cached.new_sequences && scale.codes == KvCodes::kNone) {
     attend_to(ctx, out, q, k, v, tokens.cu_q, args);

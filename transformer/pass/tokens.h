@@ -1,17 +1,22 @@
 // Tokens of a pass, flat: several sequences one after the other; each field has T entries.
 #pragma once
 
+#include <span>
+
 #include "parallel/context/context_plan.h"
 
 namespace trireme {
 
 // Positions of a pass's tokens in a KV cache, for S sequences
-// (engine/ops/attention/paged_attention.h). Only the contents of the tensors may change between two
-// replays of a recorded pass.
+// (engine/ops/attention/paged_attention.h), in the layers of one group
+// (transformer/pass/kv_groups.h). Only the contents of the tensors may change between two replays
+// of a recorded pass.
 struct CachedTokens {
-  ConstTensor slots;         // (T) int64: slot of each token; negative: not stored
-  ConstTensor block_table;   // (S, M) int32
-  ConstTensor context_lens;  // (S) int32: tokens of each sequence, those of this pass included
+  ConstTensor slots;        // (T) int64: slot of each token; negative: not stored
+  ConstTensor block_table;  // (S, M) int32
+  // (S) int32: tokens of each sequence, those of this pass included, from the first one in the
+  // table on: a group with a window holds only the last blocks.
+  ConstTensor context_lens;
   // Tokens of this pass. With new_sequences no sequence has earlier tokens and max_queries is not
   // read: any number of tokens per sequence is then one pass as in training.
   int64_t max_queries = 1;      // of one sequence
@@ -24,8 +29,7 @@ struct CachedTokens {
 struct ChunkTokens {
   ConstTensor cu_q;
   int64_t uniform_length = 0, longest = 0;
-  ConstTensor block_table, context_lens;
-  int64_t max_queries = 1, longest_context = 0;
+  CachedTokens cached;  // in the first group of layers
 };
 
 struct Tokens {
@@ -40,8 +44,9 @@ struct Tokens {
   // Tokens per sample, whose first global index is a multiple of it; 0: unknown. Experts may be
   // balanced per sample.
   int64_t sequence_length = 0;
-  ConstTensor cu_q;     // (N + 1) int32: offsets of the sequences
-  CachedTokens cached;  // with a KV cache
+  ConstTensor cu_q;                             // (N + 1) int32: offsets of the sequences
+  CachedTokens cached;                          // with a KV cache: in its first group of layers
+  std::span<const CachedTokens> cached_others;  // in the others; where they have chunks, of these
   // (T, 2) int32: range of the inner columns that applies to each token, in a model with stacked
   // adapters (transformer/formats/peft/stacked_adapters.h). Absent: all columns.
   ConstTensor adapter_columns;
@@ -54,6 +59,10 @@ struct Tokens {
   ChunkTokens chunks;  // in a model with such layers
   // Sequences over context-parallel ranks, instead of cu_q; nullptr: no context parallelism.
   const ContextPlan* context = nullptr;
+
+  const CachedTokens& cached_in(int64_t group) const {
+    return group == 0 ? cached : cached_others[static_cast<size_t>(group - 1)];
+  }
 };
 
 // The tokens as layers see them whose attention stays inside chunks.
@@ -63,10 +72,7 @@ inline Tokens in_chunks(const Tokens& tokens) {
   out.cu_q = chunks.cu_q;
   out.uniform_length = chunks.uniform_length;
   out.longest = chunks.longest;
-  out.cached.block_table = chunks.block_table;
-  out.cached.context_lens = chunks.context_lens;
-  out.cached.max_queries = chunks.max_queries;
-  out.cached.longest_context = chunks.longest_context;
+  out.cached = chunks.cached;
   if (tokens.context != nullptr) out.context = &tokens.context->chunked();
   return out;
 }

@@ -36,6 +36,10 @@
 
 namespace trireme {
 
+// With a window, a sequence may be given without first tokens that no query sees; if their number
+// is a multiple of this, the result on the CPU has the same bits.
+inline constexpr int64_t kPagedCut = 32;
+
 struct PagedAttentionArgs {
   double scale = 1.0;  // usually 1 / sqrt(D)
   int64_t window = 0;  // 0: unlimited

@@ -9,13 +9,23 @@
 
 namespace trireme::test {
 
-inline constexpr PlanBounds kPlanBounds{.slots = 4,
-                                        .tokens = 12,
-                                        .length = 40,
-                                        .blocks = 24,
-                                        .block_tokens = 4,
-                                        .ids = 50,
-                                        .mask_words = 2};
+inline const PlanBounds kPlanBounds{.slots = 4,
+                                    .tokens = 12,
+                                    .length = 40,
+                                    .blocks = 24,
+                                    .block_tokens = 4,
+                                    .ids = 50,
+                                    .mask_words = 2};
+
+// With sequences that drop blocks, and no room for four of the longest.
+inline const PlanBounds kWindowBounds{.slots = 4,
+                                      .tokens = 12,
+                                      .length = 90,
+                                      .blocks = 60,
+                                      .block_tokens = 4,
+                                      .ids = 50,
+                                      .mask_words = 2,
+                                      .windows = {0, 6}};
 
 inline std::shared_ptr<const SamplingParams> some_choice(std::mt19937& random) {
   auto choice = std::make_shared<SamplingParams>();
@@ -40,21 +50,23 @@ inline std::shared_ptr<const SamplingParams> some_choice(std::mt19937& random) {
 
 // Runs `count` sequences on RecordedTexts and calls `visit` with each plan and its outcome.
 template <class Visit>
-void for_each_plan(int count, const Visit& visit) {
+void for_each_plan(int count, const Visit& visit, const PlanBounds& b = kPlanBounds) {
   std::mt19937 random(11);
-  const PlanBounds& b = kPlanBounds;
   KvBlockPool pool(b.blocks, b.block_tokens, 7);
-  Scheduler scheduler(
-      {.max_sequences = b.slots, .max_step_tokens = b.tokens, .max_model_len = b.length}, pool);
-  RecordedTexts executor(b.blocks, b.block_tokens, static_cast<int32_t>(b.ids));
+  Scheduler scheduler({.max_sequences = b.slots,
+                       .max_step_tokens = b.tokens,
+                       .max_model_len = b.length,
+                       .windows = b.windows},
+                      pool);
+  RecordedTexts executor(b.blocks, b.block_tokens, static_cast<int32_t>(b.ids), b.windows);
   for (int added = 0; added < count || !scheduler.idle();) {
     if (added < count && random() % 3 == 0) {
       ++added;
       SequenceRequest request;
-      request.prompt.resize(1 + random() % 20);
+      request.prompt.resize(1 + random() % (static_cast<size_t>(b.length) / 2));
       for (int32_t& id : request.prompt) id = static_cast<int32_t>(random() % 50);
       request.choice = some_choice(random);
-      request.max_tokens = static_cast<int64_t>(1 + random() % 15);
+      request.max_tokens = 1 + static_cast<int64_t>(random()) % (b.length / 3 + 2);
       scheduler.add(std::make_shared<Sequence>(std::move(request)));
     }
     SchedulerOutput plan = scheduler.next();

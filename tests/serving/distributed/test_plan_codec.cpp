@@ -6,12 +6,14 @@
 #include <limits>
 
 #include "serving/distributed/plan_fields.h"
+#include "serving/scheduler/block_table.h"
 #include "tests/serving/distributed/plans.h"
 
 namespace trireme::test_plan_codec {
 namespace {
 
 using test::kPlanBounds;
+using test::kWindowBounds;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -50,6 +52,59 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
   EXPECT_GT(plans, 100);
 }
 
+TEST(PlanCodec, CutsTheTablesOfWindows) {
+  PlanDecoder decoder(kWindowBounds);
+  int64_t cut = 0;
+  const auto refused = [](SchedulerOutput plan, auto&& change) {
+    change(plan.tables);
+    try {
+      decode_plan(encode_plan(plan), kWindowBounds);
+    } catch (const BadMessage&) {
+      return true;
+    }
+    return false;
+  };
+  test::for_each_plan(
+      60,
+      [&](const SchedulerOutput& plan, const StepOutput&) {
+        const std::vector<std::byte> bytes = encode_plan(plan);
+        EXPECT_EQ(encode_plan(decoder.decode(bytes)), bytes);
+        for (size_t n = 0; n < plan.tables.size(); ++n) {
+          const TableStep& table = plan.tables[n];
+          const int32_t past = plan.sequences[n / 2].past;
+          EXPECT_EQ(table.first, n % 2 == 0 ? 0 : dropped_blocks(past, 6, 4));
+          EXPECT_TRUE(refused(plan, [&](auto& tables) { ++tables[n].first; }));
+          EXPECT_TRUE(refused(plan, [&](auto& tables) { tables[n].first = -1; }));
+          if (table.first == 0) continue;
+          // Too few: attention has no room for them.
+          EXPECT_TRUE(refused(plan, [&](auto& tables) { tables[n].first = 0; }));
+          ++cut;
+        }
+      },
+      kWindowBounds);
+  EXPECT_GT(cut, 100);
+}
+
+TEST(PlanCodec, RefusesTablesThatDoNotFollowEachOther) {
+  int64_t tried = 0;
+  PlanDecoder decoder(kWindowBounds);
+  test::for_each_plan(
+      20,
+      [&](const SchedulerOutput& plan, const StepOutput&) {
+        for (size_t n = 1; n < plan.tables.size(); n += 2) {
+          if (plan.tables[n].first == 0 || plan.tables[n].kept_blocks == 0) continue;
+          SchedulerOutput other = plan;
+          other.tables[n].first -= 1;  // a block that was dropped before, or one too many
+          PlanDecoder here = decoder;
+          EXPECT_THROW(here.decode(encode_plan(other)), BadMessage);
+          ++tried;
+        }
+        decoder.decode(encode_plan(plan));
+      },
+      kWindowBounds);
+  EXPECT_GT(tried, 10);
+}
+
 // A prompt of nine tokens with every option of a plan, and a sequence that continues.
 SchedulerOutput whole_plan() {
   SchedulerOutput plan;
@@ -60,25 +115,16 @@ SchedulerOutput whole_plan() {
   choice->bad_words = {{4, 5}};
   plan.starts.push_back(
       {.slot = 2, .prompt_tokens = 20, .history = {1, 2, 3}, .generated = 1, .choice = choice});
-  plan.sequences.push_back({.slot = 1,
-                            .first_token = 0,
-                            .tokens = 1,
-                            .past = 7,
-                            .kept_blocks = 2,
-                            .first_block = 0,
-                            .blocks = 0,
-                            .samples = true,
-                            .mask = 1});
+  plan.sequences.push_back(
+      {.slot = 1, .first_token = 0, .tokens = 1, .past = 7, .samples = true, .mask = 1});
   plan.sequences.push_back({.slot = 2,
                             .first_token = 1,
                             .tokens = 9,
                             .past = 0,
-                            .kept_blocks = 0,
-                            .first_block = 0,
-                            .blocks = 3,
                             .first_asked = 2,
                             .asked = 7,
                             .following = 6});
+  plan.tables = {{.kept_blocks = 2}, {.blocks = 3}};
   plan.tokens = {9, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   plan.blocks = {0, 1, 2};
   plan.masks = {~0u, ~0u, 1u, 2u};
@@ -123,11 +169,15 @@ TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
       [](SchedulerOutput& p) { p.sequences[0].past = -1; },
       [](SchedulerOutput& p) { p.sequences[0].past = 8; },
       [](SchedulerOutput& p) { p.sequences[0].past = std::numeric_limits<int32_t>::max(); },
-      [](SchedulerOutput& p) { p.sequences[0].kept_blocks = 11; },
-      [](SchedulerOutput& p) { p.sequences[0].kept_blocks = -1; },
-      [](SchedulerOutput& p) { p.sequences[0].blocks = -1; },
+      [](SchedulerOutput& p) { p.tables.pop_back(); },
+      [](SchedulerOutput& p) { p.tables.emplace_back(); },
+      [](SchedulerOutput& p) { p.tables[0].first = 1; },
+      [](SchedulerOutput& p) { p.tables[0].first = -1; },
+      [](SchedulerOutput& p) { p.tables[0].kept_blocks = 11; },
+      [](SchedulerOutput& p) { p.tables[0].kept_blocks = -1; },
+      [](SchedulerOutput& p) { p.tables[0].blocks = -1; },
       [](SchedulerOutput& p) { p.sequences[0].first_token = 1; },
-      [](SchedulerOutput& p) { p.sequences[1].first_block = 1; },
+      [](SchedulerOutput& p) { p.tables[1].first_block = 1; },
       [](SchedulerOutput& p) { p.sequences[1].tokens = std::numeric_limits<int32_t>::max(); },
       [](SchedulerOutput& p) { p.sequences[1].asked = 8; },
       [](SchedulerOutput& p) { p.sequences[1].asked = -1; },
@@ -223,10 +273,12 @@ TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
   SchedulerOutput first = whole_plan(), next = whole_plan();
   first.sequences.erase(first.sequences.begin());
   first.sequences[0].first_token = 0;
+  first.tables.erase(first.tables.begin());
   first.tokens.erase(first.tokens.begin());
   next.starts.clear();
   next.number = 6;
-  next.sequences = {{.slot = 2, .tokens = 2, .past = 9, .kept_blocks = 3, .samples = true}};
+  next.sequences = {{.slot = 2, .tokens = 2, .past = 9, .samples = true}};
+  next.tables = {{.kept_blocks = 3}};
   next.tokens = {1, 2};
   next.blocks.clear();
   const auto refused = [&](const SchedulerOutput& second) {
@@ -245,7 +297,7 @@ TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
   EXPECT_TRUE(refused(late));
   never.sequences[0].slot = 3;
   EXPECT_TRUE(refused(never));
-  other.sequences[0].kept_blocks = 4;
+  other.tables[0].kept_blocks = 4;
   EXPECT_TRUE(refused(other));
   EXPECT_TRUE(refused(first));
   // Nothing has entered slot 1 before.

@@ -59,7 +59,8 @@ TEST(RankLoop, ComputesNothingThatIsOutOfBounds) {
   ControlChannel leader(Socket(ends[0]), "a follower"), follower(Socket(ends[1]), "the leader");
   SchedulerOutput plan;
   plan.number = 1;
-  plan.sequences.push_back({.slot = 0, .tokens = 1, .kept_blocks = 1});
+  plan.sequences.push_back({.slot = 0, .tokens = 1});
+  plan.tables.push_back({.kept_blocks = 1});
   plan.tokens = {1};
   leader.send(MessageKind::kPlan, 1, encode_plan(plan));
   test::RecordedTexts texts(24, 4, 50);

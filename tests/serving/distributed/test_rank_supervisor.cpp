@@ -108,7 +108,8 @@ SchedulerOutput plan_of(uint64_t number, int64_t prompt_tokens) {
                          .history = {},
                          .generated = 0,
                          .choice = std::make_shared<SamplingParams>()});
-  plan.sequences.push_back({.slot = 0, .tokens = 1, .blocks = 1, .samples = true});
+  plan.sequences.push_back({.slot = 0, .tokens = 1, .samples = true});
+  plan.tables.push_back({.blocks = 1});
   plan.tokens = {3};
   plan.blocks = {0};
   return plan;

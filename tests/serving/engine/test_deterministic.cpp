@@ -21,6 +21,7 @@ constexpr int64_t kMaxTokens = 96;
 ModelConfig config_of(ModelFamily family) {
   ModelConfig config = test::tiny_model(family);
   config.max_positions = kMaxTokens;
+  if (family == ModelFamily::kMistral) config.windows = {5, 5};  // no layer keeps all tokens
   return config;
 }
 
@@ -92,6 +93,7 @@ std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blo
                           .length = kMaxTokens,
                           .blocks = blocks,
                           .block_tokens = kBlockTokens,
+                          .windows = config.windows,
                           .kv_type = rank.kv_type,
                           .deterministic = true};
   auto executor = std::make_unique<ModelExecutor>(rank.model, rank.store, rank.ctx, &rank.groups,
@@ -99,7 +101,8 @@ std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blo
   return std::make_unique<Engine>(std::move(executor), config, blocks, kBlockTokens);
 }
 
-// One after the other, each prompt in one step, with an empty prefix cache.
+// One after the other, each prompt in one step, with an empty prefix cache that keeps the tokens
+// before windows.
 std::vector<Text> alone(Rank& rank, const std::vector<TextRequest>& requests) {
   const auto engine = engine_of(
       rank, {.max_sequences = 1, .max_step_tokens = kMaxTokens, .prefix_caching = false}, 24);
@@ -111,10 +114,13 @@ std::vector<Text> alone(Rank& rank, const std::vector<TextRequest>& requests) {
   return recorder.texts();
 }
 
-// All at once, in chunks of few tokens, with a cache for a fraction of them; every fifth is
-// cancelled before its end.
+// All at once, in chunks of few tokens, with a cache for a fraction of them that drops what windows
+// have passed; every fifth is cancelled before its end.
 std::vector<Text> in_a_storm(Rank& rank, const std::vector<TextRequest>& requests) {
-  const auto engine = engine_of(rank, {.max_sequences = 16, .max_step_tokens = 23}, 40);
+  const std::vector<int64_t> windows = kv_windows(rank.model.config(), kMaxTokens);
+  const auto engine =
+      engine_of(rank, {.max_sequences = 16, .max_step_tokens = 23, .windows = windows},
+                40 * std::ssize(windows));
   TextRecorder recorder(requests.size());
   std::vector<SequenceId> ids;
   for (size_t i = 0; i < requests.size(); ++i)
@@ -173,38 +179,42 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{ModelFamily::kQwen3, DType::kF32}, Kind{ModelFamily::kGemma3, DType::kBF16},
         Kind{ModelFamily::kDeepseekV3, DType::kF32}, Kind{ModelFamily::kMixtral, DType::kBF16},
         Kind{ModelFamily::kKimiK2, DType::kBF16}, Kind{ModelFamily::kSmolLm3, DType::kF32},
-        Kind{ModelFamily::kGranite, DType::kBF16}, Kind{ModelFamily::kOlmo2, DType::kBF16},
-        Kind{ModelFamily::kGptOss, DType::kF32}, Kind{ModelFamily::kGemma2, DType::kBF16, kInt8},
-        Kind{ModelFamily::kLlama4, DType::kF32}, Kind{ModelFamily::kLlama, DType::kF32, kInt8},
+        Kind{ModelFamily::kMistral, DType::kF32}, Kind{ModelFamily::kGranite, DType::kBF16},
+        Kind{ModelFamily::kOlmo2, DType::kBF16}, Kind{ModelFamily::kGptOss, DType::kF32},
+        Kind{ModelFamily::kGemma2, DType::kBF16, kInt8}, Kind{ModelFamily::kLlama4, DType::kF32},
+        Kind{ModelFamily::kLlama, DType::kF32, kInt8},
         Kind{ModelFamily::kGemma3, DType::kBF16, kE4M3},
         Kind{ModelFamily::kDeepseekV3, DType::kF32, kInt8}));
 
 // Models shared by several ranks: the same results with each layout.
 TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {
-  ModelConfig config = config_of(ModelFamily::kLlama);
-  config.num_layers = 3;
   std::vector<TextRequest> requests = requests_of(12);
   struct Case {
     int tp, pp;
     std::optional<KvType> kv_type = {};
+    ModelFamily family = ModelFamily::kLlama;
   };
-  for (const auto& [tp, pp, kv_type] : {Case{2, 1}, {1, 2}, {2, 2}, {2, 2, kInt8}}) {
+  for (const auto& [tp, pp, kv_type, family] :
+       {Case{2, 1}, {1, 2}, {2, 2}, {2, 2, kInt8}, {2, 2, {}, ModelFamily::kGemma3}}) {
+    ModelConfig config = config_of(family);
+    config.num_layers = 3;
     ParallelSizes sizes;
     sizes.tp = tp;
     sizes.pp = pp;
-    run_threads(tp * pp, [&, tp = tp, pp = pp, kv_type = kv_type](Communicator& world) {
+    run_threads(tp * pp, [&, kv_type = kv_type](Communicator& world) {
       Rank rank(config, sizes, world, DType::kF32, kMaxTokens);
       rank.kv_type = kv_type;
-      const auto texts = [&](int64_t sequences, int64_t tokens, int64_t blocks, bool prefixes) {
-        const BatchingConfig how{.max_sequences = sequences,
-                                 .max_step_tokens = tokens,
-                                 .max_model_len = kMaxTokens,
-                                 .prefix_caching = prefixes};
+      const auto texts = [&](BatchingConfig how, int64_t blocks) {
+        how.max_model_len = kMaxTokens;
         return test::served(rank, requests, how, blocks, false, true);
       };
-      const std::vector<Text> want = texts(1, kMaxTokens, 24, false), got = texts(6, 9, 30, true);
+      const std::vector<Text> want =
+          texts({.max_sequences = 1, .max_step_tokens = kMaxTokens, .prefix_caching = false}, 24);
+      const std::vector<int64_t> windows = kv_windows(config, kMaxTokens);
+      const std::vector<Text> got = texts(
+          {.max_sequences = 6, .max_step_tokens = 9, .windows = windows}, 30 * std::ssize(windows));
       for (size_t i = 0; i < requests.size(); ++i)
-        expect_same(got[i], want[i], concat("tp ", tp, " pp ", pp, " text ", i));
+        expect_same(got[i], want[i], concat(sizes.tp, " tp ", sizes.pp, " pp, text ", i));
     });
   }
 }

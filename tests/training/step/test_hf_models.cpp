@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "parallel/comm/world.h"
 #include "parallel/pipeline/make_schedule.h"
@@ -196,9 +195,8 @@ TEST_P(HfModels, CachedDecodingIsTheWholeForward) {
       constexpr int64_t kBlockTokens = 4;
       StepLimits limits{.tokens = kPrompt, .sequences = 1, .length = static_cast<int64_t>(length)};
       limits.block_tokens = kBlockTokens;
+      limits.windows = kv_windows(rank.state.model.config(), limits.length);
       limits.blocks = limits.blocks_of_sequence();
-      std::vector<int32_t> table(static_cast<size_t>(limits.blocks));
-      std::iota(table.rbegin(), table.rend(), 0);
       size_t done = 0;
       double worst = 0;
       int64_t read = 0;
@@ -212,8 +210,19 @@ TEST_P(HfModels, CachedDecodingIsTheWholeForward) {
       while (done < length) {
         const size_t count = done == 0 ? kPrompt : 1;
         const auto last = static_cast<int32_t>(count - 1);
-        const StepBatch::Part part{std::span(batch.tokens).subspan(done, count),
-                                   static_cast<int64_t>(done), table};
+        const auto past = static_cast<int64_t>(done);
+        // Each group has as many blocks of the cache as it needs at a time, used in turn.
+        std::vector<BlockTable> tables(limits.windows.size());
+        int64_t before = 0;
+        for (size_t group = 0; group < tables.size(); ++group) {
+          BlockTable& table = tables[group];
+          table.first = dropped_blocks(past, limits.windows[group], kBlockTokens);
+          while (table.end() * kBlockTokens < past + static_cast<int64_t>(count))
+            table.blocks.push_back(
+                static_cast<int32_t>(before + table.end() % limits.table_blocks(group)));
+          before += limits.table_blocks(group);
+        }
+        const StepBatch::Part part{std::span(batch.tokens).subspan(done, count), past, tables};
         stage.batch(0).write(rank.ctx, {&part, 1}, {&last, 1}, 0);
         stage.forward(0, 0, {});
         done += count;

@@ -1,0 +1,54 @@
+// Block tables of a sequence, one for each group of layers in the KV cache
+// (transformer/pass/kv_groups.h).
+//
+// The number called `window` is the reach of a group: 0, a token attends to all tokens before it;
+// W > 0, to the W - 1 tokens before it; -C < 0, to those from the last multiple of C on (chunks;
+// blocks divide C).
+//
+// In a group with a window or chunks, a table holds the last blocks only: before a step computes
+// tokens after `past` others, the blocks are dropped whose tokens none of them and no later token
+// attends to. While a prompt is computed, the table has as many blocks as the largest step needs:
+// unless other sequences share the blocks that it drops, the next part of the prompt reuses them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "engine/core/tensor.h"
+#include "engine/ops/attention/paged_attention.h"
+
+namespace trireme {
+
+struct BlockTable {
+  int64_t first = 0;            // number of dropped blocks
+  std::vector<int32_t> blocks;  // hold the tokens from first * block_tokens on
+
+  int64_t end() const { return first + std::ssize(blocks); }
+  bool has(int64_t number) const { return number >= first && number < end(); }
+  // The block with this number in the sequence. Requires has(number).
+  int32_t block(int64_t number) const { return blocks[static_cast<size_t>(number - first)]; }
+};
+
+// Number of blocks that are dropped before tokens after `past` others are computed. Cuts the
+// sequence where attention gives the same bits (kPagedCut; chunks are computed by themselves).
+inline int64_t dropped_blocks(int64_t past, int64_t window, int64_t block_tokens) {
+  if (window < 0) return past / -window * -window / block_tokens;
+  if (window == 0 || past < window) return 0;
+  const int64_t cut = std::lcm(block_tokens, kPagedCut);
+  return (past + 1 - window) / cut * cut / block_tokens;
+}
+
+// Most blocks of a table, for sequences of at most `length` tokens of which a step computes at most
+// step_tokens.
+inline int64_t max_table_blocks(int64_t length, int64_t window, int64_t block_tokens,
+                                int64_t step_tokens) {
+  const int64_t all = ceil_div(length, block_tokens);
+  if (window == 0 || window > length) return all;
+  if (window < 0) return std::min(all, ceil_div(-window - 1 + step_tokens, block_tokens));
+  const int64_t cut = std::lcm(block_tokens, kPagedCut);
+  return std::min(all, ceil_div(window + cut - 2 + step_tokens, block_tokens));
+}
+
+}  // namespace trireme
