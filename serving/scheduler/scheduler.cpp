@@ -205,7 +205,8 @@ void Scheduler::plan_waiting(SchedulerOutput& plan, int64_t& budget) {
     if (budget == 0 || free_slots_.size() <= pending) return;
     const std::shared_ptr<Sequence> sequence = at->second;
     ++at;
-    if (waits_for_sibling(*sequence)) continue;
+    // A preempted sequence may still get the token that it would sample again.
+    if (sequence->in_flight > 0 || waits_for_sibling(*sequence)) continue;
     if (!has_mask(*sequence)) {
       ++pending;
       const RuleReader::State now = sequence->reader->state();
@@ -332,6 +333,7 @@ void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& s
   blocks_.append(plan, s);
   plan.sequences.push_back(step);
   s.computed += tokens;
+  ++s.in_flight;
   under_way_.back().members.push_back({sequence, s.starts});
 }
 
@@ -352,6 +354,7 @@ Scheduler::UnderWay Scheduler::take_under_way(uint64_t number) {
                 " ended, expected the oldest step in flight");
   UnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
+  for (const UnderWay::Member& member : step.members) --member.sequence->in_flight;
   return step;
 }
 

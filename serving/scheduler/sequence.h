@@ -82,6 +82,7 @@ class Sequence {
   int32_t slot = -1;                                 // while running
   uint64_t starts = 0;                               // number of times it entered a slot
   std::chrono::steady_clock::time_point begun = {};  // first start
+  int64_t in_flight = 0;                             // planned steps of it without a result yet
   int64_t computed = 0;       // tokens with keys in the cache, counting steps in flight
   int64_t cached_prompt = 0;  // prompt tokens found in the cache at the first start
   // By group of layers: hold the first `computed` tokens, as far as they are needed, and possibly

@@ -271,6 +271,41 @@ TEST(Scheduler, RunsAheadOfResults) {
   EXPECT_EQ(b->tokens, alone(prompt_of(3, 2), 3));
 }
 
+// A sequence that is preempted between a step and its result starts again after the result.
+TEST(Scheduler, PreemptsAheadOfResults) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto draw = [&](int64_t below) {
+      return static_cast<int64_t>(random() % static_cast<uint64_t>(below));
+    };
+    BatchingConfig config = config_of(2 + draw(7), 0, 40);
+    config.max_step_tokens = config.max_sequences + draw(40);
+    Server server(config, 10 + draw(10));
+    const size_t ahead = seed % 4;
+    std::vector<std::shared_ptr<Sequence>> all;
+    std::deque<std::pair<SchedulerOutput, StepOutput>> steps;
+    for (int rounds = 0; all.size() < 40 || !server.scheduler.idle(); ++rounds) {
+      ASSERT_LT(rounds, 100000);
+      if (all.size() < 40 && draw(2) == 0)
+        all.push_back(server.add(prompt_of(1 + draw(25), static_cast<int32_t>(draw(3))),
+                                 1 + draw(15), static_cast<int>(draw(3))));
+      SchedulerOutput plan = server.scheduler.next();
+      const bool none = plan.empty();
+      if (!none) {
+        StepOutput result = server.executor.execute(plan);
+        steps.emplace_back(std::move(plan), std::move(result));
+      }
+      if (steps.empty() || (!none && steps.size() <= ahead)) continue;
+      server.scheduler.done(steps.front().first, std::move(steps.front().second));
+      steps.pop_front();
+    }
+    for (const auto& s : all) {
+      const std::vector<int32_t> prompt(s->tokens.begin(), s->tokens.begin() + s->prompt_tokens);
+      EXPECT_EQ(s->tokens, alone(prompt, s->generated())) << "seed " << seed;
+    }
+  }
+}
+
 // Hundreds of sequences with shared prefixes, submitted and cancelled at random, in pools too small
 // for all of them.
 TEST(Scheduler, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
