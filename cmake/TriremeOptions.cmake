@@ -12,6 +12,11 @@ if(CCACHE_PROGRAM)
   # sloppiness ccache takes nothing that uses a precompiled header.
   set(TRIREME_CCACHE ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_ctime,include_file_mtime ${CCACHE_PROGRAM})
+  # A header that clang precompiled holds the paths of this build folder: another checkout would find nothing of what was
+  # compiled with it.
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+  endif()
 endif()
 foreach(language C CXX)
   if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
