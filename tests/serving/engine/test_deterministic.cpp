@@ -114,17 +114,23 @@ std::vector<Text> alone(Rank& rank, const std::vector<TextRequest>& requests) {
   return recorder.texts();
 }
 
-// All at once, in chunks of few tokens, with a cache for a fraction of them that drops what windows
+// All at once, in chunks of few tokens, with a cache for 5/3 of the longest that drops what windows
 // have passed; every fifth is cancelled before its end.
 std::vector<Text> in_a_storm(Rank& rank, const std::vector<TextRequest>& requests) {
-  const std::vector<int64_t> windows = kv_windows(rank.model.config(), kMaxTokens);
-  const auto engine =
-      engine_of(rank, {.max_sequences = 16, .max_step_tokens = 23, .windows = windows},
-                40 * std::ssize(windows));
+  const StepLimits limits{.tokens = 23,
+                          .length = kMaxTokens,
+                          .block_tokens = kBlockTokens,
+                          .windows = kv_windows(rank.model.config(), kMaxTokens)};
+  const auto engine = engine_of(
+      rank, {.max_sequences = 16, .max_step_tokens = limits.tokens, .windows = limits.windows},
+      5 * limits.blocks_of_sequence() / 3);
   TextRecorder recorder(requests.size());
   std::vector<SequenceId> ids;
-  for (size_t i = 0; i < requests.size(); ++i)
-    ids.push_back(engine->add(request_of(requests[i], i), recorder.of(i)));
+  // All are there at the next step, however slow this thread is.
+  engine->between_steps([&] {
+    for (size_t i = 0; i < requests.size(); ++i)
+      ids.push_back(engine->add(request_of(requests[i], i), recorder.of(i)));
+  });
   for (size_t i = 0; i < requests.size(); ++i) {
     if (i % 5 != 4) continue;
     if (i % 2 == 0) recorder.wait_for_token(i);
