@@ -1,9 +1,5 @@
-// Block tables of a sequence, one for each group of layers in the KV cache
-// (transformer/pass/kv_groups.h).
-//
-// The number called `window` is the reach of a group: 0, a token attends to all tokens before it;
-// W > 0, to the W - 1 tokens before it; -C < 0, to those from the last multiple of C on (chunks;
-// blocks divide C).
+// Block tables of a sequence, one for each group of layers in the KV cache. A group's `window` is
+// that of kv_windows() (transformer/pass/kv_groups.h): 0, W > 0 or, for chunks, -C < 0.
 //
 // In a group with a window or chunks, a table holds the last blocks only: before a step computes
 // tokens after `past` others, the blocks are dropped whose tokens none of them and no later token

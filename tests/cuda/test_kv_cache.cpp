@@ -16,7 +16,9 @@ constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 8, kBlockTokens = 4, kBlock
 constexpr int64_t kMaxBlocks = 4;  // per sequence
 constexpr int64_t kPromptContext = 128;
 constexpr int kLayer = 3;  // of layers 2 to 4
-CachedLayers layers_of(const KvType& type) { return {3, 2, kKvHeads, kWidth, type}; }
+CachedLayers layers_of(const KvType& type) {
+  return {3, 2, kKvHeads, kWidth, type, {{0, 0}, {0, 1}, {0, 2}}};
+}
 
 // Element e of token `t` of sequence `s`: 0 q, 1 k, 2 v.
 double element(int which, int64_t s, int64_t t, int64_t e) {

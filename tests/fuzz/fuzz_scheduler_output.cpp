@@ -3,24 +3,17 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "serving/distributed/plan_codec.h"
+#include "tests/serving/distributed/plan_bounds.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const trireme::PlanBounds kBounds{.slots = 4,
-                                           .tokens = 12,
-                                           .length = 90,
-                                           .blocks = 60,
-                                           .block_tokens = 4,
-                                           .ids = 50,
-                                           .mask_words = 2,
-                                           .windows = {0, 6}};
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
   try {
-    const trireme::SchedulerOutput plan = trireme::decode_plan(bytes, kBounds);
+    const trireme::SchedulerOutput plan = trireme::decode_plan(bytes, trireme::test::kWindowBounds);
     const std::vector<std::byte> again = trireme::encode_plan(plan);
     if (!std::equal(bytes.begin(), bytes.end(), again.begin(), again.end())) std::abort();
     for (const trireme::SequenceStep& s : plan.sequences)
-      if (s.past + s.tokens > kBounds.length || s.first_token + s.tokens > std::ssize(plan.tokens))
+      if (s.past + s.tokens > trireme::test::kWindowBounds.length ||
+          s.first_token + s.tokens > std::ssize(plan.tokens))
         std::abort();
     for (const trireme::TableStep& t : plan.tables)
       if (t.first_block + t.blocks > std::ssize(plan.blocks)) std::abort();

@@ -20,10 +20,10 @@ void attend_to(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTen
 }  // namespace
 
 KvPlace CachedLayers::place(int layer) const {
-  const int64_t at = layer - first_layer, count = places.empty() ? layers : std::ssize(places);
-  TRIREME_CHECK(at >= 0 && at < count, "layer ", layer, " of a KV cache of ", count, " from ",
-                first_layer);
-  return places.empty() ? KvPlace{0, at} : places[static_cast<size_t>(at)];
+  const int64_t at = layer - first_layer;
+  TRIREME_CHECK(at >= 0 && at < std::ssize(places), "layer ", layer, " of a KV cache of ",
+                places.size(), " from ", first_layer);
+  return places[static_cast<size_t>(at)];
 }
 
 KvCache::KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory)

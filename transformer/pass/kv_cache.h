@@ -17,10 +17,11 @@ struct CachedLayers {
   int64_t kv_heads = 0;  // of this rank
   int64_t head_dim = 0;
   KvType type = {};
-  std::vector<KvPlace> places = {};  // by layer, from first_layer on; empty: one group of `layers`
+  std::vector<KvPlace> places;  // by layer, from first_layer on; kv_places()
 
   // Bytes of the keys, or of the values, of a token in one layer.
   int64_t token_bytes() const { return checked_mul(kv_heads, row_bytes(type, head_dim)); }
+  // Requires a layer that has a cache.
   KvPlace place(int layer) const;
 };
 

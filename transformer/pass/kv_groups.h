@@ -10,6 +10,10 @@
 // largest n for which at most a sixteenth of the places for any of these kinds stays empty. So a
 // model with 8 layers of which 2 have no window has four groups of 2 layers, and a sequence of L
 // tokens has L / P blocks of P tokens in one of them and about W / P in each of the others.
+//
+// The number called `window` is the reach of a group: 0, a token attends to all tokens before it;
+// W > 0, to the W - 1 tokens before it; -C < 0, to those from the last multiple of C on (chunks;
+// blocks divide C).
 #pragma once
 
 #include <cstdint>
@@ -20,9 +24,8 @@
 
 namespace trireme {
 
-// Windows of the groups; 0: none, these groups come first; -C: chunks of C tokens
-// (serving/scheduler/block_table.h). {0}, one group of all layers, if no sequence of at most
-// `length` tokens is longer than a window or chunk.
+// Windows of the groups; those with 0 come first. {0}, one group of all layers, if no sequence of
+// at most `length` tokens is longer than a window or chunk.
 std::vector<int64_t> kv_windows(const ModelConfig& config, int64_t length);
 
 struct KvPlace {

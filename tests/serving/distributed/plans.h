@@ -1,31 +1,13 @@
-// Scheduler plans of every kind, and the valid range of their numbers.
+// Scheduler plans of every kind.
 #pragma once
 
 #include <random>
 
-#include "serving/distributed/plan_codec.h"
 #include "serving/scheduler/scheduler.h"
+#include "tests/serving/distributed/plan_bounds.h"
 #include "tests/serving/scheduler/recorded_texts.h"
 
 namespace trireme::test {
-
-inline const PlanBounds kPlanBounds{.slots = 4,
-                                    .tokens = 12,
-                                    .length = 40,
-                                    .blocks = 24,
-                                    .block_tokens = 4,
-                                    .ids = 50,
-                                    .mask_words = 2};
-
-// With sequences that drop blocks, and no room for four of the longest.
-inline const PlanBounds kWindowBounds{.slots = 4,
-                                      .tokens = 12,
-                                      .length = 90,
-                                      .blocks = 60,
-                                      .block_tokens = 4,
-                                      .ids = 50,
-                                      .mask_words = 2,
-                                      .windows = {0, 6}};
 
 inline std::shared_ptr<const SamplingParams> some_choice(std::mt19937& random) {
   auto choice = std::make_shared<SamplingParams>();

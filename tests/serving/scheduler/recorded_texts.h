@@ -21,7 +21,7 @@ inline int32_t next_of(std::span<const int32_t> text, int32_t vocabulary) {
 }
 
 // Number of tokens before those that the last of `count` tokens attends to
-// (serving/scheduler/block_table.h).
+// (transformer/pass/kv_groups.h).
 inline int64_t unseen_by_last(int64_t count, int64_t window) {
   if (window < 0) return (count - 1) / -window * -window;
   return window == 0 ? 0 : std::max<int64_t>(count - window, 0);

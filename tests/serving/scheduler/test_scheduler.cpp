@@ -4,75 +4,17 @@
 #include <random>
 
 #include "engine/core/error.h"
-#include "serving/scheduler/scheduler.h"
-#include "tests/serving/scheduler/recorded_texts.h"
 #include "tests/serving/scheduler/slow_rule.h"
+#include "tests/serving/scheduler/text_server.h"
 
 namespace trireme::test_scheduler {
 namespace {
 
+using test::alone;
+using test::kVocabulary;
+using test::prompt_of;
 using test::SlowRule;
-
-constexpr int32_t kVocabulary = 50;
-
-struct Server {
-  Server(const BatchingConfig& config, int64_t blocks, int64_t block_tokens = 4)
-      : pool(blocks, block_tokens, 7),
-        scheduler(config, pool),
-        executor(blocks, block_tokens, kVocabulary) {}
-
-  std::shared_ptr<Sequence> add(std::vector<int32_t> prompt, int64_t max_tokens, int priority = 0,
-                                std::string salt = "") {
-    SequenceRequest request;
-    request.prompt = std::move(prompt);
-    request.choice = choice;
-    request.max_tokens = max_tokens;
-    request.priority = priority;
-    request.salt = std::move(salt);
-    auto sequence = std::make_shared<Sequence>(std::move(request));
-    scheduler.add(sequence);
-    return sequence;
-  }
-  bool step() {
-    const SchedulerOutput plan = scheduler.next();
-    if (plan.empty()) return false;
-    ++steps;
-    EXPECT_LE(std::ssize(plan.tokens), max_step_tokens);
-    for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
-      if (p.finish) ended.push_back(p.sequence.get());
-      if (p.finish) reasons[p.sequence.get()] = *p.finish;
-      for (const OutputToken& t : p.prompt) reported[p.sequence.get()].push_back(t.id);
-    }
-    return true;
-  }
-  void run() {
-    while (step()) EXPECT_LT(steps, 100000);
-    EXPECT_TRUE(scheduler.idle());
-    EXPECT_EQ(pool.used(), 0);
-  }
-
-  std::shared_ptr<SamplingParams> choice = std::make_shared<SamplingParams>();
-  KvBlockPool pool;
-  Scheduler scheduler;
-  test::RecordedTexts executor;
-  int64_t max_step_tokens = INT64_MAX;
-  int steps = 0;
-  std::vector<Sequence*> ended;
-  std::map<Sequence*, FinishReason> reasons;
-  std::map<Sequence*, std::vector<int32_t>> reported;
-};
-
-std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count) {
-  for (int64_t n = 0; n < count; ++n) text.push_back(test::next_of(text, kVocabulary));
-  return text;
-}
-
-std::vector<int32_t> prompt_of(int64_t length, int32_t first) {
-  std::vector<int32_t> prompt;
-  for (int64_t i = 0; i < length; ++i)
-    prompt.push_back(static_cast<int32_t>((first + 7 * i) % kVocabulary));
-  return prompt;
-}
+using Server = test::TextServer;
 
 BatchingConfig config_of(int64_t sequences, int64_t tokens, int64_t length) {
   return {.max_sequences = sequences, .max_step_tokens = tokens, .max_model_len = length};

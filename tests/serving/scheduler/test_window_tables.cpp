@@ -3,69 +3,33 @@
 
 #include <random>
 
-#include "serving/scheduler/scheduler.h"
-#include "tests/serving/scheduler/recorded_texts.h"
 #include "tests/serving/scheduler/slow_rule.h"
+#include "tests/serving/scheduler/text_server.h"
 
 namespace trireme::test_window_tables {
 namespace {
 
-constexpr int32_t kVocabulary = 50;
+using test::alone;
+using test::kVocabulary;
+using test::prompt_of;
 constexpr int64_t kBlock = 4;
 using Windows = std::vector<int64_t>;
 
-struct Server {
-  Server(const BatchingConfig& config, int64_t blocks)
-      : pool(blocks, kBlock, 7),
-        scheduler(config, pool),
-        executor(blocks, kBlock, kVocabulary, config.windows) {}
+using Server = test::TextServer;
 
-  std::shared_ptr<Sequence> add(std::vector<int32_t> prompt, int64_t max_tokens, int priority = 0,
-                                std::shared_ptr<const TextRule> rule = {}) {
-    SequenceRequest request;
-    request.prompt = std::move(prompt);
-    request.choice = std::make_shared<SamplingParams>();
-    request.max_tokens = max_tokens;
-    request.priority = priority;
-    request.rule = std::move(rule);
-    auto sequence = std::make_shared<Sequence>(std::move(request));
-    scheduler.add(sequence);
-    return sequence;
-  }
-  // An engine ends where a plan is empty although sequences run.
-  void step() {
-    scheduler.settle();
-    if (scheduler.idle()) return;
-    const SchedulerOutput plan = scheduler.next();
-    ASSERT_FALSE(plan.empty());
-    scheduler.done(plan, executor.execute(plan));
-    most_used = std::max(most_used, pool.used());
-  }
-  void run() {
-    for (int steps = 0; !scheduler.idle(); ++steps) {
-      step();
-      ASSERT_LT(steps, 100000);
-    }
-    EXPECT_EQ(pool.used(), 0);
-  }
-
-  KvBlockPool pool;
-  Scheduler scheduler;
-  test::RecordedTexts executor;
-  int64_t most_used = 0;
-};
-
-std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count, const Windows& windows) {
-  for (int64_t n = 0; n < count; ++n)
-    text.push_back(test::next_of(test::seen_by_last(text, windows), kVocabulary));
-  return text;
+// An engine ends where a plan is empty although sequences run.
+void step(Server& server) {
+  server.scheduler.settle();
+  if (server.scheduler.idle()) return;
+  ASSERT_TRUE(server.step());
 }
 
-std::vector<int32_t> prompt_of(int64_t length, int32_t first) {
-  std::vector<int32_t> prompt;
-  for (int64_t i = 0; i < length; ++i)
-    prompt.push_back(static_cast<int32_t>((first + 7 * i + i / 13) % kVocabulary));
-  return prompt;
+void run(Server& server) {
+  while (!server.scheduler.idle()) {
+    step(server);
+    ASSERT_LT(server.steps, 100000);
+  }
+  EXPECT_EQ(server.pool.used(), 0);
 }
 
 BatchingConfig config_of(const Windows& windows, int64_t sequences, int64_t tokens,
@@ -113,10 +77,10 @@ TEST(WindowTables, AtMostTheWindowIsHeldWhileTokensAreGenerated) {
   BatchingConfig config = config_of(windows, 1, 64, 4000);
   Server server(config, longest(config));
   const auto s = server.add(prompt_of(3000, 1), 900);
-  while (s->generated() == 0) server.step();
-  EXPECT_LE(server.most_used, 750 + 2 * max_table_blocks(4000, 20, kBlock, 64));
+  while (s->generated() == 0) step(server);
+  EXPECT_LE(server.max_used, 750 + 2 * max_table_blocks(4000, 20, kBlock, 64));
   while (s->generated() < 900) {
-    server.step();
+    step(server);
     const int64_t length = s->computed;
     const int64_t held = ceil_div(length, kBlock), cut = dropped_blocks(length - 1, 20, kBlock);
     ASSERT_EQ(server.pool.used(), s->generated() == 900 ? 0 : held + 2 * (held - cut)) << length;
@@ -130,7 +94,7 @@ TEST(WindowTables, MoreSequencesFitThanWithAllTokens) {
   const auto at_a_time = [](const Windows& windows) {
     Server server(config_of(windows, 64, 256, 400), 1000);
     for (int32_t n = 0; n < 64; ++n) server.add(prompt_of(300, n), 50);
-    server.run();
+    run(server);
     return server.executor.max_running_sequences;
   };
   EXPECT_GE(at_a_time({0, 8, 8, 8}), 2 * at_a_time({0, 0, 0, 0}));
@@ -141,16 +105,16 @@ TEST(WindowTables, FindPrefixesWithTheBlocksOfTheirWindows) {
     BatchingConfig config = config_of(windows, 4, 64, 400);
     Server server(config, 2 * longest(config) + 50);
     server.add(prompt_of(202, 1), 2);
-    server.run();
+    run(server);
     const auto again = server.add(prompt_of(202, 1), 20);
-    server.run();
+    run(server);
     EXPECT_EQ(again->cached_prompt, 200);
     EXPECT_EQ(again->tokens, alone(prompt_of(202, 1), 20, windows));
     // A text that differs from the middle on.
     std::vector<int32_t> other = prompt_of(202, 1);
     for (size_t i = 150; i < other.size(); ++i) other[i] = 3;
     const auto part = server.add(other, 20);
-    server.run();
+    run(server);
     EXPECT_EQ(part->cached_prompt, 148);
     EXPECT_EQ(part->tokens, alone(other, 20, windows));
   }
@@ -163,11 +127,11 @@ TEST(WindowTables, AWindowThatIsLostIsComputedAgain) {
   BatchingConfig config = config_of(windows, 1, 32, 400);
   Server server(config, longest(config));
   server.add(prompt_of(200, 1), 100);
-  server.run();
+  run(server);
   const auto other = server.add(prompt_of(30, 2), 4);
-  server.run();
+  run(server);
   const auto again = server.add(prompt_of(200, 1), 100);
-  server.run();
+  run(server);
   EXPECT_EQ(again->tokens, alone(prompt_of(200, 1), 100, windows));
   EXPECT_LT(again->cached_prompt, 200);
 }
@@ -179,14 +143,14 @@ TEST(WindowTables, SharedBlocksThatAreDroppedStopNobody) {
   for (int64_t more = 0; more < 60; more += 4) {
     Server server(config, longest(config) + more);
     server.add(prompt_of(120, 1), 1);
-    server.run();
+    run(server);
     std::vector<std::shared_ptr<Sequence>> all;
     for (int32_t n = 0; n < 8; ++n) {
       std::vector<int32_t> prompt = prompt_of(120, 1);
       for (int32_t i = 0; i < 100; ++i) prompt.push_back((n * i) % kVocabulary);
       all.push_back(server.add(prompt, 30));
     }
-    server.run();
+    run(server);
     for (const auto& s : all) {
       const std::vector<int32_t> prompt(s->tokens.begin(), s->tokens.begin() + s->prompt_tokens);
       EXPECT_EQ(s->tokens, alone(prompt, 30, windows));
@@ -202,21 +166,21 @@ TEST(WindowTables, APromptWithoutBlocksGetsThoseOfTheLastSequence) {
   Server server(config, 2 * longest(config));
   const auto rule = std::make_shared<test::SlowRule>();
   rule->masks = 1;
-  const auto last = server.add(prompt_of(90, 2), 30, 1, rule);
-  server.step();
+  const auto last = server.add(prompt_of(90, 2), 30, 1, "", rule);
+  step(server);
   const auto first = server.add(prompt_of(200, 1), 5);
-  while (first->computed < 60) server.step();
+  while (first->computed < 60) step(server);
   EXPECT_EQ(last->generated(), 1);
   // Dropped blocks of the prompt do not become free, as if others used them.
   std::vector<int32_t> taken = first->tables[1].blocks;
   for (const int32_t block : taken) server.pool.share(block);
   while (server.pool.free() > 0) taken.push_back(server.pool.take());
-  while (first->generated() == 0) server.step();
+  while (first->generated() == 0) step(server);
   EXPECT_EQ(last->state, Sequence::State::kWaiting);
   EXPECT_EQ(server.scheduler.counts().preemptions, 1);
   for (const int32_t block : taken) server.pool.release(block);
   rule->masks = 100;
-  server.run();
+  run(server);
   EXPECT_EQ(first->tokens, alone(prompt_of(200, 1), 5, windows));
   EXPECT_EQ(last->tokens, alone(prompt_of(90, 2), rule->length, windows));
 }
@@ -232,18 +196,18 @@ TEST(WindowTables, APromptDoesNotWaitForSequencesAfterIt) {
     std::vector<int32_t> longer = prompt_of(120, 1);
     for (int32_t i = 0; i < 150; ++i) longer.push_back(i * 3 % kVocabulary);
     server.add(prompt_of(120, 1), 1);
-    server.run();
+    run(server);
     const auto after = server.add(prompt_of(121, 1), 60, 1);
-    while (after->generated() < 2) server.step();
+    while (after->generated() < 2) step(server);
     const auto first = server.add(longer, 2);
     while (first->state != Sequence::State::kEnded) {
       const bool runs = first->state == Sequence::State::kRunning;
       const int64_t before = first->computed;
-      server.step();
+      step(server);
       const bool stays = runs && first->state == Sequence::State::kRunning;
       EXPECT_TRUE(!stays || first->computed > before);
     }
-    server.run();
+    run(server);
     EXPECT_EQ(first->tokens, alone(longer, 2, windows));
     EXPECT_EQ(after->tokens, alone(prompt_of(121, 1), 60, windows));
     preemptions += server.scheduler.counts().preemptions;
@@ -270,11 +234,11 @@ TEST(WindowTables, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
       const int64_t first = draw(3), length = 1 + draw(150);
       all.push_back(server.add(prompt_of(length, static_cast<int32_t>(first)), 1 + draw(49),
                                static_cast<int>(draw(3))));
-      for (int64_t steps = draw(6); steps > 0 && !server.scheduler.idle(); --steps) server.step();
+      for (int64_t steps = draw(6); steps > 0 && !server.scheduler.idle(); --steps) step(server);
       if (draw(8) > 0) continue;
       server.scheduler.cancel(*all[static_cast<size_t>(draw(std::ssize(all)))]);
     }
-    server.run();
+    run(server);
     for (const auto& s : all) {
       const std::vector<int32_t> prompt(s->tokens.begin(), s->tokens.begin() + s->prompt_tokens);
       ASSERT_EQ(s->tokens, alone(prompt, s->generated(), windows)) << "seed " << seed;

@@ -11,7 +11,7 @@ constexpr int kFirstLayer = 2;
 class KvCacheTypes : public testing::TestWithParam<KvCodes> {
  protected:
   static CachedLayers layers() {
-    return {3, kFirstLayer, kKvHeads, kWidth, {DType::kU8, GetParam()}};
+    return {3, kFirstLayer, kKvHeads, kWidth, {DType::kU8, GetParam()}, {{0, 0}, {0, 1}, {0, 2}}};
   }
 
   // Tokens [begin, end) of a sequence in blocks 3 and 1; the operands of a layer depend on its
