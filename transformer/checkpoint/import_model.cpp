@@ -19,26 +19,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A copied tokenizer has no config.json next to it: stop token ids that only config.json lists are
-// added to its generation_config.json.
-void keep_ends(const std::string& tokenizer, const std::string& folder, int64_t vocab_size) {
+// A copied tokenizer has no config.json next to it: stop token ids and the padding token that only
+// config.json has are added to its generation_config.json.
+void keep_token_ids(const ModelSource& source, const std::string& tokenizer,
+                    const std::string& folder) {
+  const int64_t vocab_size = source.config().vocab_size;
   const std::vector<int32_t> ends = tokenizer_ends(tokenizer, vocab_size);
-  if (ends.empty() || text_ends(folder, vocab_size) == ends) return;
+  const std::optional<int32_t> padding = padding_id(source.path(), vocab_size);
+  if (ends.empty() && !padding.has_value()) return;
   const std::string path = (fs::path(folder) / "generation_config.json").string();
   Json json = fs::is_regular_file(path) ? parse_published_json_file(path) : Json::object();
   if (!json.is_object()) return;
-  json["eos_token_id"] = ends;
-  write_file_atomically(path, json.dump(2) + "\n");
+  const Json before = json;
+  if (!ends.empty() && text_ends(folder, vocab_size) != ends) json["eos_token_id"] = ends;
+  if (padding.has_value() && json.value("pad_token_id", Json()).is_null())
+    json["pad_token_id"] = *padding;
+  if (json != before) write_file_atomically(path, json.dump(2) + "\n");
 }
 
 // Copies the tokenizer. Returns the file name of the copy, or `tokenizer` where it needs none.
-std::string import_tokenizer(const std::string& tokenizer, const std::string& root,
-                             int64_t vocab_size) {
+std::string import_tokenizer(const ModelSource& source, const std::string& tokenizer,
+                             const std::string& root) {
   if (tokenizer.empty() || tokenizer == "byte") return tokenizer;
   const std::string folder = (fs::path(root) / kTokenizerFolder).string();
   make_directories(folder);
   const std::vector<std::string> copied = copy_tokenizer(tokenizer, folder);
-  keep_ends(tokenizer, folder, vocab_size);
+  keep_token_ids(source, tokenizer, folder);
   return copied.empty() ? "" : copied.front();
 }
 
@@ -85,7 +91,7 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
   if (fs::exists(fs::path(directory) / kManifestName)) {  // only `latest` is missing
     write_file_atomically(root + "/latest", name + "\n");
   } else {
-    const std::string tokenizer = import_tokenizer(source.tokenizer(), root, model.vocab_size);
+    const std::string tokenizer = import_tokenizer(source, source.tokenizer(), root);
     PieceStream stream(source, model);
     const auto read = [&](const ConstTensor& data, int64_t first, const SaveOptions::Take& take) {
       const auto& p = *static_cast<const ModelParameter*>(data.raw());

@@ -44,17 +44,19 @@ std::vector<int32_t> gguf_ends(const std::string& path, int64_t vocab_size) {
   return ends;
 }
 
+// Objects of config.json that have token ids: the whole, and the text part of a multimodal model.
+std::vector<Json> model_configs(const std::string& directory) {
+  const Json config = object_in(fs::path(directory) / "config.json");
+  if (!config.contains("model_type")) return {};
+  const Json text = config.value("text_config", Json());
+  return text.is_object() ? std::vector<Json>{config, text} : std::vector<Json>{config};
+}
+
 }  // namespace
 
 std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size) {
   std::vector<int32_t> ends;
-  const Json config = object_in(fs::path(directory) / "config.json");
-  if (config.contains("model_type")) {
-    add_ends(config, vocab_size, ends);
-    // Multimodal model.
-    const Json text = config.value("text_config", Json());
-    if (text.is_object()) add_ends(text, vocab_size, ends);
-  }
+  for (const Json& config : model_configs(directory)) add_ends(config, vocab_size, ends);
   add_ends(object_in(fs::path(directory) / "generation_config.json"), vocab_size, ends);
   return ends;
 }
@@ -66,6 +68,15 @@ std::vector<int32_t> tokenizer_ends(const std::string& tokenizer, int64_t vocab_
   const fs::path path = tokenizer;
   return text_ends((fs::is_directory(path, ignored) ? path : path.parent_path()).string(),
                    vocab_size);
+}
+
+std::optional<int32_t> padding_id(const std::string& directory, int64_t vocab_size) {
+  for (const Json& config : model_configs(directory)) {
+    const Json id = config.value("pad_token_id", Json());
+    if (id.is_number_integer() && id >= 0 && id < std::min<int64_t>(vocab_size, INT32_MAX))
+      return id.get<int32_t>();
+  }
+  return {};
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Stop token ids (EOS) of a model, from the files next to its tokenizer.
+// Stop token ids (EOS) of a model, from the files next to its tokenizer, and its padding token.
 //
 // Published models list several (end of text, end of turn) as "eos_token_id" in config.json and
 // generation_config.json. They are ids of the tokenizer in the same directory; copies of a
@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,7 @@ std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size)
 // Stop token ids for a tokenizer path, as load_tokenizer() takes it: those of its directory. For a
 // .gguf: the ids under kGgufEnds, then those under kGgufStopTokens. None for "byte".
 std::vector<int32_t> tokenizer_ends(const std::string& tokenizer, int64_t vocab_size);
+// Id of the padding token in a directory's config.json, where it is one in [0, vocab_size).
+std::optional<int32_t> padding_id(const std::string& directory, int64_t vocab_size);
 
 }  // namespace trireme

@@ -176,11 +176,13 @@ TEST(ModelCopies, EndsOfTextsStayAList) {
   const ScratchDirectory dir;
   HfFiles files("llama", DType::kF32);
   files.config()["eos_token_id"] = {3, 5};
+  files.config()["pad_token_id"] = 2;
   files.write(dir / "hf");
   std::ofstream(dir / "hf/generation_config.json") << R"({"eos_token_id": [3, 5, 7], "top_k": 4})";
   write_hf_directory(HfModel(dir / "hf"), dir / "out", {.dtype = DType::kF32});
   const auto json = [&](const char* name) { return read_json_file<Json>(dir / name); };
   EXPECT_EQ(json("out/config.json")["eos_token_id"], (Json{3, 5, 7}));
+  EXPECT_EQ(json("out/config.json")["pad_token_id"], 2);
   EXPECT_EQ(json("out/generation_config.json"), json("hf/generation_config.json"))
       << "there is no tokenizer, and yet it is copied";
 }
@@ -190,6 +192,7 @@ void write_with_tokenizer(const std::string& directory) {
   Json config = HfFiles("llama", DType::kF32).config();
   config["vocab_size"] = 700;
   config["eos_token_id"] = {3, 5};
+  config["pad_token_id"] = 600;
   HfFiles::random(config, DType::kF32).write(directory);
   std::ifstream in(test::source_folder() + "/tests/golden/tokenizers/qwen2.json");
   const Json golden = Json::parse(in);
@@ -203,8 +206,10 @@ TEST(ModelCopies, EndsOfTextsStayAListThroughACheckpoint) {
   write_with_tokenizer(dir / "hf");
   import_model(HfModel(dir / "hf"), dir / "ours", {.dtype = DType::kF32});
   write_hf_directory(*open_any_model(dir / "ours"), dir / "out", {.dtype = DType::kF32});
-  std::ifstream in(dir / "out/config.json");
-  EXPECT_EQ(Json::parse(in)["eos_token_id"], (Json{3, 5}));
+  const Json config = read_json_file<Json>(dir / "out/config.json");
+  EXPECT_EQ(config["eos_token_id"], (Json{3, 5}));
+  EXPECT_TRUE(config["pad_token_id"].is_null());  // an id there has no gradient in transformers
+  EXPECT_EQ(read_json_file<Json>(dir / "out/generation_config.json")["pad_token_id"], 600);
 }
 
 // llama.cpp has keys for three stop tokens, and none for a bos that only config.json has.

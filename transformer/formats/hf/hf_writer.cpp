@@ -121,7 +121,8 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
   Json json = model_config_to_json(config);
   json["torch_dtype"] = dtype_name(options.dtype.value_or(source.dtype()));
   // Without the key some classes of transformers have a default that a small vocabulary lacks.
-  json["pad_token_id"] = nullptr;
+  const std::optional<int32_t> padding = padding_id(source.path(), config.vocab_size);
+  json["pad_token_id"] = padding.has_value() ? Json(*padding) : Json();
   // All stop token ids, the end of a document first: a Trireme configuration keeps only that one.
   const int64_t end_of_document = source.config().eos_token_id;
   Json ends = Json::array();
@@ -154,10 +155,11 @@ void write_generation_config(const ModelSource& source, const std::string& direc
   std::error_code ignored;
   if (!fs::exists(ours) && fs::is_regular_file(theirs, ignored))
     write_file_atomically(ours, read_small_file(theirs));
-  if (!fs::exists(ours))
-    write_json(ours, {{"_from_model_config", true},
-                      {"bos_token_id", config_json["bos_token_id"]},
-                      {"eos_token_id", config_json["eos_token_id"]}});
+  if (fs::exists(ours)) return;
+  Json json{{"_from_model_config", true}};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    json[key] = config_json[key];
+  write_json(ours, json);
 }
 
 // Writes the files of weights that are not complete yet.
