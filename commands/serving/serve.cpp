@@ -171,8 +171,9 @@ void log_model(const ServeArguments& args, ServedModel& model, bool chats) {
            ", weights in ", quantization_name(args.model.quantization, model.dtype()), ", on ",
            model.device());
   log_info("sequences of at most ", limits.length, " tokens, ", limits.sequences,
-           " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens, " in ",
-           text(kept), "; chat template: ", chats ? "yes" : "no");
+           " at a time; KV cache of ", limits.blocks, " blocks of ", limits.block_tokens,
+           " tokens in ", text(kept), ", enough for ", limits.blocks / limits.blocks_of_sequence(),
+           " of that length; chat template: ", chats ? "yes" : "no");
   if (!args.model.draft.empty())
     log_info("draft model ", args.model.draft, ", ", args.speculation.tokens,
              " draft tokens per step");
