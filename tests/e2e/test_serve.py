@@ -394,7 +394,8 @@ class Server(served_run.ServerTest):
         held = self.hold(8)
         fields = {"model": "tiny", "prompt": "o" * 15, "max_tokens": 1}
         waits = self.connect("POST", "/v1/completions", fields)
-        self.wait_for(lambda: self.metric("vllm:num_requests_waiting") > 0)
+        # The held ones wait too, until a step has begun them.
+        self.wait_for(lambda: (self.metric("vllm:num_requests_running"), self.metric("vllm:num_requests_waiting")), (8, 1))
         status, error = self.ask("POST", "/v1/completions", fields)
         self.assertEqual((status, error["error"]["code"]), (429, "queue_full"), error)
         self.assertIn("tokens waiting", error["error"]["message"])
