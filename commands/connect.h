@@ -13,9 +13,9 @@ class App;
 namespace trireme {
 
 // Facts that must be the same on all ranks: the version of the program, the command, and its
-// options from the command line or options file. Excluded are options that may differ between ranks
-// (threads, addresses) and those that name a run configuration, whose contents are compared
-// instead.
+// options from the command line or options file. Excludes options that may differ between ranks
+// (threads, addresses), those that only rank 0 uses (HTTP listener, API keys), and those of a run
+// configuration (--config, --set), whose contents are compared instead.
 RankFacts facts_of_command(const CLI::App& command);
 
 // Connects the ranks, sets the rank of the log, and checks that `facts` are the same on all ranks.

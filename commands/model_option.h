@@ -17,21 +17,22 @@ inline constexpr const char* kAnyModel =
     "Model: run directory, checkpoint, HuggingFace directory or .gguf; or ORG/NAME of a model in "
     "the HuggingFace Hub's cache";
 
-// Adds the model argument; it sets `model` to a path. as_named: optional output, the text that the
-// user gave.
+// Adds the required model argument; it sets `model` to a path. as_named: optional output, the text
+// that the user gave.
 CLI::Option* add_model_option(CLI::App& command, std::string& model, const char* help = kAnyModel,
                               std::string* as_named = nullptr);
 
 // Adds --allow-non-finite: load weights even if some are NaN or infinite.
 void add_non_finite_option(CLI::App& command, bool& allowed);
 
-// Adds the tokenizer argument: TOKENIZER, --tokenizer or --model. Accepted is whatever
-// load_tokenizer() reads, a run or checkpoint, or the name of a model in the Hub's cache.
+// Adds the required tokenizer argument: TOKENIZER, --tokenizer or --model. It accepts all inputs of
+// load_tokenizer(), a run or checkpoint, or the name of a model in the Hub's cache. InputError if
+// the model has no tokenizer.
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer);
 
 struct ModelArgument {
   const char* name;
-  std::string* value;  // outlives the command
+  std::string* value;  // must outlive the command
   const char* help;
 };
 

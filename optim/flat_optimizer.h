@@ -17,7 +17,7 @@ struct Ctx;
 class FlatOptimizer {
  public:
   // `store` must outlive this object; its state_map() determines the layout of the states. Throws
-  // InputError if the optimizer needs whole matrices and the layout splits them.
+  // InputError if the optimizer needs whole matrices and the layout or a state file splits them.
   FlatOptimizer(const OptimizerConfig& config, const OffloadConfig& offload, ParameterStore& store,
                 uint64_t seed);
   void allocate(Ctx& ctx) { storage_.allocate(ctx); }
@@ -26,8 +26,9 @@ class FlatOptimizer {
   int64_t state_bytes() const { return storage_.memory_bytes(); }  // bytes of states in memory
   int64_t file_bytes() const { return storage_.file_bytes(); }     // bytes of states in a file
 
-  // Updates every parameter that this rank has states for, from the store's gradients. scalars: as
-  // in engine/ops/optimizer/optimizer_step.h. Norms and biases get no weight decay.
+  // Updates the parameters in this rank's part of the flat range from the store's gradients; a
+  // skipped step changes nothing. scalars: as in engine/ops/optimizer/optimizer_step.h. Norms and
+  // biases get no weight decay.
   void update(Ctx& ctx, const ConstTensor& scalars);
 
   // States to save in a checkpoint: "master" if there are float32 master weights, and those of the

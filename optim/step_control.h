@@ -17,10 +17,10 @@ StepState initial_step_state(DType dtype, const LossScaleConfig& config);
 // loss_sum (1) float64: only checked to be finite.
 // Writes `scalars` (a StepScalars) for the optimizer kernels and updates `state` (a StepState):
 //   norm = sqrt(sum_of_squares) / loss_scale
-//   multiplier = min(1, clip / (norm + 1e-6)) / loss_scale
+//   multiplier = min(1, clip / (norm + 1e-6)) / loss_scale, or 0 if the step is skipped
 // Dynamic loss scale: the `hysteresis`-th non-finite step and every later one halve the scale (not
-// below min_scale). `window` consecutive finite steps double it and reset the count of non-finite
-// steps.
+// below min_scale). `window` consecutive finite steps double it (not above 2^32) and reset the
+// count of non-finite steps.
 void decide_step(Ctx& ctx, const Tensor& scalars, const Tensor& state,
                  const ConstTensor& sum_of_squares, const ConstTensor& loss_sum,
                  const StepDecision& decision);

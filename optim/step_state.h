@@ -16,8 +16,8 @@ struct StepState {
   int64_t updates = 0;  // optimizer updates made
   int64_t skipped = 0;  // total of skipped steps
   int64_t consecutive_skips = 0;
-  int64_t good_since_growth = 0;  // dynamic loss scale: finite steps since it last changed
-  int64_t hysteresis_left = 2;    // the scale halves at this many further overflows
+  int64_t good_since_growth = 0;  // dynamic scale: finite steps since a growth or non-finite step
+  int64_t hysteresis_left = 2;    // dynamic scale: non-finite steps until it halves
   double grad_norm = 0.0;         // of the last step, without loss scale, before clipping
 };
 inline constexpr int64_t kStepStateBytes = sizeof(StepState);

@@ -22,7 +22,7 @@ inline constexpr int kInheritedListener = 3;
 // it when the calling thread ends. Returns the process id; Error when the system cannot create a
 // process or execute the program.
 int start_child(const ChildCommand& command);
-// Replaces this process by the program. Error when the system cannot execute it.
+// Replaces this process with the program words[0]. Error when the system cannot execute it.
 [[noreturn]] void replace_process(std::vector<std::string> words);
 
 }  // namespace trireme

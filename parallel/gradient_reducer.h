@@ -15,25 +15,27 @@ class GradientReducer {
         true;  // false: everything is started by wait_all(); the results are the same bits
   };
 
+  ~GradientReducer();  // waits: after a failure a reduction may still write to the gradients
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
   // gradients: flat (n), any dtype that all_reduce supports. blocks: disjoint ranges in the order
   // in which backward usually completes them (last transformer block first). A bucket is a
   // contiguous range of about bucket_bytes at most: neighbouring blocks are joined, a larger block
   // is split evenly. The group must outlive this object.
-  ~GradientReducer();  // waits: after a failure a reduction may still write to the gradients
-  GradientReducer(const GradientReducer&) = delete;
-  GradientReducer& operator=(const GradientReducer&) = delete;
   GradientReducer(Communicator& group, const Tensor& gradients, std::vector<FlatRange> blocks,
                   const Options& options);
 
-  // Marks block `index` as holding its final local gradient. Call once per step and block, in the
-  // same order on all ranks of the group: a bucket starts with the last of its blocks.
+  // Marks block `index` as holding its final local gradient, and starts each bucket of which it is
+  // the last missing block. Call once per step and block, in the same order on all ranks of the
+  // group.
   void block_ready(int64_t index);
   // Starts the remaining buckets, waits for all, and resets for the next step. Every block must be
   // ready. Adds the caller's waiting time to kCommunication.
   void wait_all(Profile* profile);
 
   const std::vector<FlatRange>& buckets() const { return buckets_; }
-  double busy_seconds() const { return busy_seconds_; }  // inside all-reduces, last step
+  // Durations of the last step's all-reduces, added up (Work::seconds).
+  double busy_seconds() const { return busy_seconds_; }
 
  private:
   void start_bucket(size_t bucket);
@@ -44,7 +46,7 @@ class GradientReducer {
   std::vector<FlatRange> blocks_;
   Options options_;
   std::vector<FlatRange> buckets_;
-  std::vector<FlatRange> joined_;  // by bucket: its first and last block
+  std::vector<FlatRange> joined_;  // by bucket: range of block indices
   std::vector<int64_t> missing_;   // by bucket: blocks not ready yet
   std::vector<bool> ready_;        // by block
   std::vector<Work> work_;         // by bucket

@@ -1,6 +1,6 @@
 // Reduction of a step's gradients, in three sums: over the ranks that hold parts of one
-// micro-batch's gradient (PartialSum), then over the ranks with other micro-batches (Region), last
-// over the pipeline stages that share a tensor.
+// micro-batch's gradient (PartialSum), then over the ranks that hold the same parameters (Region),
+// last over the pipeline stages that share a tensor.
 //
 // By ZeRO stage
 //   0     every rank gets the whole sum, once per step, in buckets (GradientReducer);
@@ -23,14 +23,14 @@ class GradientSync {
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
-  // Marks `block` as holding the gradient of one micro-batch; last: the step's final one. Call for
-  // each block and micro-batch, in the same order on all ranks that hold the same blocks, also in a
-  // planning run. Starts the reduction where it can overlap.
+  // Call when the backward of a micro-batch has completed `block`, for each block and micro-batch,
+  // in the same order on all ranks that hold the same blocks, also in a planning run. last: the
+  // step's last micro-batch. Starts the reduction where it can overlap.
   void block_done(int block, bool last);
   // Starts the remaining reductions and waits for all. Adds the waiting time to kCommunication.
   void finish();
 
-  double exposed_seconds() const { return exposed_seconds_; }  // caller's wait, last step
+  double exposed_seconds() const { return exposed_seconds_; }  // caller's waits, last step
 
  private:
   struct Pending {

@@ -24,7 +24,7 @@ struct Groups {
   std::unique_ptr<Communicator> ep, etp, edp;
   std::unique_ptr<Communicator> data;         // dp x cp: the same dense parameters, other tokens
   std::unique_ptr<Communicator> kv;           // tp ranks with the same key/value heads
-  std::unique_ptr<Communicator> tied;         // first and last stage, which share a tied embedding
+  std::unique_ptr<Communicator> tied;         // first and last stage; a middle stage: one rank
   std::unique_ptr<ContextAttention> context;  // over cp; null where cp is one rank
 };
 

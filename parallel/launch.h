@@ -24,24 +24,26 @@ LaunchHost this_host();
 std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
                                         const std::vector<std::string>& command);
 
-// Call at the start of a command that may run under a launcher: the console then draws only where
-// the output ends up on a terminal. ensure_ranks() calls it.
+// Call at the start of a command that may run under a launcher: the console then draws only if the
+// launcher's own output is a terminal. must_start_ranks() calls it under a launcher.
 void join_console();
 
-// Call where --ranks N was given, before anything else reads the variables of launchers. --ranks
+// Call if --ranks N was given, before anything else reads the variables of launchers. --ranks
 // starts its own ranks, so variables left in the environment by another launch are removed, with a
 // warning that names them. They are kept under a running MPI launcher and in the ranks that --ranks
-// has started.
+// or a leader has started.
 void claim_ranks(int ranks);
 
 // True if a command that got --ranks N (0: not given) must start N ranks. False for one rank and
-// under a launcher. InputError if the launcher's number of ranks is not N, or if the mpirun found
-// by --ranks is not Open MPI's.
+// under a launcher. InputError if N is negative, if the launcher's number of ranks is not N, if the
+// program was built without MPI, or in a rank that the mpirun of --ranks started without Open MPI's
+// variables.
 bool must_start_ranks(int ranks);
-// Prepares for starting mpirun at that path. InputError if it cannot start ranks (launch_checks.h).
-// Its processes get the console but no Slurm allocation, since all ranks run on this machine.
+// Prepares this process's environment for the mpirun at that path: passes on the console's target,
+// and removes the Slurm allocation, since all ranks run on this machine. InputError if that mpirun
+// cannot start ranks (launch_checks.h).
 void prepare_for_mpirun(const std::string& mpirun, int ranks);
-// Call first in a command that takes --ranks: where it must start ranks, replaces this process by
+// Call first in a command that takes --ranks: if it must start ranks, replaces this process with
 // mpirun and does not return. A command that saves when stopped calls run_supervised_ranks()
 // instead (supervised_ranks.h).
 void ensure_ranks(int ranks, int argc, char** argv);
@@ -52,42 +54,42 @@ void ensure_ranks(int ranks, int argc, char** argv);
 enum class RankLauncher { kLocal, kMpirun, kSrun };
 // "local", "mpirun", "srun"; "auto": srun within an allocation of several machines, else local.
 RankLauncher rank_launcher(const std::string& name);
-// Position among several independent groups with equal numbers of ranks: replicas of a model. On
-// one machine each group has its own share of the cores and GPUs, in a Slurm allocation its own
+// Index of a group of ranks (a replica of the model) among independent groups of equal size. On one
+// machine each group has its own share of the cores and GPUs, in a Slurm allocation its own
 // machines.
 struct GroupPosition {
   int number = 0, groups = 1;
 };
-// InputError where the launcher cannot keep that many groups apart.
+// Throws InputError if the launcher cannot give each of `groups` groups its own cores and GPUs.
 void check_groups(RankLauncher launcher, int groups);
 // Process to start. All commands of a group together run `ranks` copies of `command` (argv[0]
 // included), each with `leader` in its environment. variables: added to this process's environment.
 struct RankCommand {
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> variables;
-  // Rendezvous port of local ranks, listening while any of their commands is kept. Rank 0 inherits
-  // the socket.
+  // Rendezvous port of local ranks, open until all their commands are destroyed.
   std::shared_ptr<const ReservedPort> port = {};
-  bool listens = false;
+  bool listens = false;  // rank 0 of several: inherits the port's socket
 };
-// One entry per process to start. Local ranks connect at a port of the loopback interface and share
-// a new secret in their environment, so no other process of the machine can join them.
+// Commands that start a group: one per local rank, or a single mpirun or srun. Local ranks connect
+// at a port of the loopback interface and share a new secret in their environment, so no other
+// process of the machine can join them.
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
                                        const std::string& leader,
                                        const GroupPosition& position = {});
-// Starts the process (child_process.h); the ranks that it starts end with it (end_with_parent()).
-// out, err: descriptors of its outputs.
+// Starts the process (child_process.h) and returns its id. Ranks under it end with it if they call
+// end_with_parent(). out, err: descriptors of its outputs.
 int start_process(const RankCommand& command, int out = 1, int err = 2);
-// Has this process killed when its parent ends.
+// Makes the kernel kill this process when its parent ends.
 void end_with_parent();
 // argv for starting this program from another process: argv[0] is the executable's path.
 std::vector<std::string> own_command(int argc, char** argv);
 
-// Pins this rank's OpenMP team to its share of the host's cores and returns the team's width. The
-// share is floor(cores / ranks of the host), at least 1; where a launcher has bound ranks to
-// different cores, it is all cores that this rank may use. A positive threads_per_rank sets the
-// width instead.
+// Pins this rank's OpenMP team to its share of the host's cores and returns the number of threads.
+// The share is floor(cores / ranks of the host), at least 1; where a launcher has bound ranks to
+// different cores, it is all cores that this rank may use. threads_per_rank: number of threads;
+// 0: one per core of the share.
 int pin_rank(World& world, int threads_per_rank);
 
 }  // namespace trireme

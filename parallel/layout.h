@@ -37,19 +37,19 @@ struct ParallelSizes {
   Overlap tp_comm_overlap = Overlap::kAuto;  // transformer/pass/tensor_parallel_mappings.h
   Overlap moe_shared_overlap = Overlap::kAuto;  // transformer/layers/moe.h
   ContextBalance cp_balance = ContextBalance::kZigzag;
-  int cp_ulysses = 1;  // neighbours among the context ranks that exchange heads (ulysses_ranks())
+  int cp_ulysses = 1;  // adjacent context ranks that exchange heads (ulysses_ranks())
   bool operator==(const ParallelSizes&) const = default;
 };
 
 int world_size(const ParallelSizes& sizes);
-// A problem of the sizes for a world of `ranks`: the offending key, and one line of text.
+// Reason why sizes are invalid for a world of `ranks`: the offending key and a one-line message.
 struct LayoutProblem {
   std::string key;  // "parallel.tensor_model_parallel_size", ...
   std::string text;
 };
 std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks);
 
-// Parameters of a rank that are reduced over the same ranks.
+// Set of a rank's parameters whose gradients are reduced over the same ranks.
 enum class Region : uint8_t {
   kDense,         // over dp x cp
   kExpert,        // over edp: the ranks that hold the same experts

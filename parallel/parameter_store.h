@@ -2,17 +2,17 @@
 //
 // Values, gradients and (in optim/) every optimizer state are flat ranges with the same element
 // offsets, so that all-reduce buckets, fused updates, norms and checkpoint shards are slices of
-// them. A *region* holds the parameters that are reduced over the same ranks: first the trained
-// dense ones, then the trained experts, then the frozen dense ones and the frozen experts. A
-// *block* (the embeddings, one transformer layer, the head) is a contiguous range of each region.
+// them. A *region* holds the parameters whose gradients are reduced over the same ranks: first the
+// trained dense ones, then the trained experts, then the frozen dense ones and the frozen experts.
+// A *block* (the embeddings, one transformer layer, the head) is a contiguous range of each region.
 // Frozen parameters have values, but no gradients or states. Logical tensors that one product reads
 // together (q, k, v; gate, up) are adjacent without a gap, so that the fused matrix is a view.
 //
 // Ranks that hold the same parameters may shard these arrays (ZeRO, Rajbhandari et al. 2020;
 // docs/design/zero.md). A block is cut into *tiles*. Rank i of the region's N ranks owns
 // piece_of(size, N, i) of each tile; its pieces of all tiles, stored one after the other, are its
-// shard. Every array is either whole or such a shard. A ShardMap gives the place of its elements,
-// so that the code that uses an array need not distinguish the two.
+// shard. Every array is either whole or such a shard. A ShardMap maps flat elements to storage
+// offsets, so that the code that uses an array need not distinguish the two.
 #pragma once
 
 #include <array>
@@ -65,8 +65,8 @@ struct ParameterSpec {
   bool linear = false;   // read only by products, always as a whole
   bool head = false;     // logits matrix; may also be the embedding table
   bool packed = false;   // quantized (PackingConfig); set by the store
-  // Number of ranks of different tp, etp and pp index that hold this box, and this rank's number
-  // among them. Copy 0 counts in the gradient norm and writes the checkpoint.
+  // Number of ranks, along tp, etp and pp, that hold this box, and this rank's index among them.
+  // Copy 0 counts in the gradient norm and writes the checkpoint.
   int copies = 1;
   int copy = 0;
 
@@ -75,10 +75,9 @@ struct ParameterSpec {
   ElementIndex element_index() const;
 };
 
-using ParamHandle = int;  // index into the list
+using ParamHandle = int;  // index into ParameterList::specs()
 
-// Base class of the adapters that layers add to a list; the folder that defines adapters derives
-// from it.
+// Base class of the description of the adapters that layers add to a list.
 struct AdapterPlan {
   AdapterPlan() = default;
   AdapterPlan(const AdapterPlan&) = delete;
@@ -101,7 +100,7 @@ class ParameterList {
   const AdapterPlan* adapters_ = nullptr;
 };
 
-// Unit of sharding within a block. Usually all of the block's region. A table that another pipeline
+// Unit of sharding: usually a block's whole range of one region. A table that another pipeline
 // stage also holds is a tile of its own, so that its shards are the same on both stages.
 struct Tile {
   FlatRange range;
@@ -109,14 +108,14 @@ struct Tile {
   Region region = Region::kDense;
 };
 
-// Arrays that are sharded over the ranks that hold the same parameters.
+// ZeRO stage, and this rank among the ranks that hold the same parameters of a region.
 struct Sharding {
   int stage = 0;             // 1: optimizer state; 2: gradients too; 3: values too
   GroupCoord dense, expert;  // Layout::data and Layout::edp
   const GroupCoord& of(Region region) const { return is_dense(region) ? dense : expert; }
 };
 
-// Weights that are stored quantized.
+// Choice of the weights that are stored quantized.
 struct PackingConfig {
   // Frozen linear weights in 4 bits (parallel/packed_weights.h).
   bool enabled = false;
@@ -132,7 +131,8 @@ struct PartialRange {
   FlatRange range;
 };
 
-// Destination of a gradient. accumulate is false for the first write of a step.
+// Destination of a gradient. accumulate: false for the first write since begin_gradients() or
+// take_gradients().
 struct GradientSlot {
   Tensor grad;
   bool accumulate = false;
@@ -146,8 +146,8 @@ class ParameterStore {
   ~ParameterStore();
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
-  // From stage 2 on, whole blocks are kept in the arena of `ctx`. Call before the first planning
-  // run. prefetch: gathers the values of the next block while the current one computes.
+  // Required from stage 2 on, before the first planning run: whole blocks are then allocated in the
+  // arena of `ctx`. prefetch: gathers the values of the next block while the current one computes.
   void attach(const Groups& groups, Ctx& ctx, bool prefetch);
   // Allocates in the context's memory. Gradients are float32, or float64 for float64 parameters.
   void allocate(Ctx& ctx, bool with_gradients);
@@ -191,27 +191,30 @@ class ParameterStore {
   void release(int block);
   int block_of(ParamHandle h) const { return specs_[static_cast<size_t>(h)].block; }
 
-  // Quantized parameters have an empty flat range and no value(). pack() reads their elements
-  // through `read`: float32 in host memory, of any box of the logical tensor, starting at element
-  // `begin` of the box. unpack() writes the values that value() would return.
+  // Quantized parameters have an empty flat range and no value(). ReadBox fills `destination`
+  // (float32, host memory) with the elements of a box of the logical tensor, starting at element
+  // `begin` of the flattened box. pack() quantizes the elements that it reads through `read`.
+  // unpack() dequantizes to w, which has shape(first, last).
   using ReadBox =
       std::function<void(const TensorBox& box, int64_t begin, const Tensor& destination)>;
   bool packed(ParamHandle h) const { return specs_[static_cast<size_t>(h)].packed; }
   void pack(Ctx& ctx, ParamHandle h, const ReadBox& read);
   void unpack(Ctx& ctx, ParamHandle first, ParamHandle last, const Tensor& w) const;
   Shape shape(ParamHandle first, ParamHandle last) const;  // of value()
-  // Block format: the parts of the fused matrix, rows stacked, for products that read blocks
-  // directly.
+  // Whether a parameter is in block format, and the parts of a fused matrix in that format, rows
+  // stacked, for products that read blocks directly.
   bool in_blocks(ParamHandle h) const { return blocks_ != nullptr && packed(h); }
   std::vector<BlockMatrix> blocks(ParamHandle first, ParamHandle last) const;
 
-  // Values of one parameter, or of the fused matrix `first` .. `last` (rows stacked).
+  // View of the values of one parameter, or of the fused matrix `first` .. `last` (rows stacked).
+  // In stage 3 only while the block is acquired.
   Tensor value(ParamHandle first, ParamHandle last) const;
   Tensor value(ParamHandle h) const { return value(h, h); }
+  // Where to write the gradient of the same parameters; marks it as written.
   GradientSlot gradient(ParamHandle first, ParamHandle last);
   GradientSlot gradient(ParamHandle h) { return gradient(h, h); }
-  // Allocates the gradients of h's block now, as its first gradient() would. For callers that may
-  // write it where no planned allocation can be made (Arena::Region).
+  // From stage 2 on, allocates the gradients of h's block as its first gradient() would. For
+  // callers whose first gradient() may be inside an Arena::Region, which they must outlive.
   void expect_gradients(ParamHandle h);
   // Stored elements of this rank, mapped by value_map() and gradient_map().
   Tensor flat_values() const;
@@ -220,10 +223,11 @@ class ParameterStore {
   // gradients of one micro-batch, in the arena from the block's first gradient() to
   // take_gradients(). Below stage 2 they are in flat_gradients().
   Tensor whole_gradients(int block, const FlatRange& part) const;
+  // From stage 2 on: moves the block's whole gradients to the caller and marks them as not written.
   WholeStoreBlock take_gradients(int block);
 
-  // Random values keyed by (seed, name, index in the logical tensor), so the same in every layout.
-  // frozen: initialize frozen parameters too.
+  // Sets the initial values. Random ones are keyed by (seed, name, index in the logical tensor), so
+  // that they are the same in every layout. frozen: initializes frozen parameters too.
   void initialize(Ctx& ctx, uint64_t seed, bool frozen = true);
   void begin_gradients();                      // the next write of each gradient overwrites
   void finish_gradients(Ctx& ctx, int block);  // zeroes those not written

@@ -26,8 +26,8 @@ class QuantizedWeights {
   void pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read);
   // Blocks of one parameter. Before allocate() (a planning run) a shape without memory.
   BlockMatrix matrix(ParamHandle h) const;
-  // Matrices of the fused matrix `first` .. `last`: one per parameter, merged where the rows before
-  // a neighbour fill whole row groups and its blocks follow in memory.
+  // Parts of the fused matrix `first` .. `last`: one per parameter. Parameters of one format that
+  // are adjacent in memory are merged where the rows of the first ones fill whole row groups.
   std::vector<BlockMatrix> matrices(ParamHandle first, ParamHandle last) const;
 
  private:

@@ -15,10 +15,10 @@ using RankFacts = std::map<std::string, std::string>;
 
 // Collective. If a fact is missing on a rank or differs between ranks, every rank throws as
 // agreed() does (parallel/agree.h): an InputError with the facts, their values and the ranks that
-// have them. Takes two short exchanges when all facts agree.
+// have them. When all facts agree, exchanges only a checksum per rank.
 void require_same_on_ranks(Communicator& world, const RankFacts& mine);
 
-// Differences that require_same_on_ranks() lists; "" if all ranks have the same facts.
+// Differences that require_same_on_ranks() lists, one a line; "" if all ranks have the same facts.
 std::string differing_facts(const std::vector<RankFacts>& of_ranks);
 
 }  // namespace trireme

@@ -31,12 +31,12 @@ class StoreBlockBuffers {
   StoreBlockBuffers(const char* name, DType dtype, int blocks);
 
   bool holds(int block) const { return blocks_[static_cast<size_t>(block)].present(); }
-  // Allocates these flat ranges, contents undefined; `block` must not be open.
+  // Allocates these flat ranges, contents undefined; `block` must not be held.
   void open(Arena& arena, int block, const std::vector<FlatRange>& ranges);
   void close(int block) { take(block); }
-  // Moves the block's memory to the caller; the block is no longer open here.
+  // Moves the block's memory to the caller; the block is then no longer held.
   WholeStoreBlock take(int block);
-  Tensor view(int block, const FlatRange& part) const;  // `block` must be open
+  Tensor view(int block, const FlatRange& part) const;  // `block` must be held
 
  private:
   const char* name_;

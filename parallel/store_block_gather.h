@@ -12,15 +12,15 @@ namespace trireme {
 
 class StoreBlockGather {
  public:
-  // All arguments must outlive this object. prefetch: see acquire().
+  // Groups, store and ctx must outlive this object. prefetch: see acquire().
   StoreBlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx, bool prefetch);
   ~StoreBlockGather();  // waits for gathers in progress
   StoreBlockGather(const StoreBlockGather&) = delete;
   StoreBlockGather& operator=(const StoreBlockGather&) = delete;
 
-  // Makes the values of `block` whole until release(); calls nest. With prefetch, the gather of
-  // `next` (-1: none), which must be the next block acquired, runs meanwhile. Every rank of the
-  // region's group calls in the same order. Memory comes from the step's arena.
+  // Gathers the whole values of `block` and keeps them until release(); calls nest. With prefetch,
+  // also starts the gather of `next` (-1: none), which must be the next block acquired. Every rank
+  // of the region's group calls in the same order. Memory comes from the step's arena.
   void acquire(int block, int next);
   void release(int block);
   bool holds(int block) const { return uses_[static_cast<size_t>(block)].users > 0; }
@@ -41,8 +41,8 @@ class StoreBlockGather {
   std::vector<Use> uses_;
 };
 
-// After an update: gathers from the other ranks their shards of the values that every rank stores
-// whole. Adds the caller's waiting time to kCommunication.
+// All-gathers the trained values, of which each rank has updated its shard, in place in the whole
+// values that every rank stores. Adds the caller's waiting time to kCommunication.
 void gather_updated_values(const Groups& groups, const ParameterStore& store, Profile* profile);
 
 }  // namespace trireme

@@ -14,7 +14,7 @@
 namespace trireme {
 
 // Call first in the command, before other threads start. Returns the exit code of the ranks, or
-// nothing where this process is to run the command itself (must_start_ranks()).
+// nullopt if this process must run the command itself (must_start_ranks()).
 std::optional<int> run_supervised_ranks(int ranks, int argc, char** argv);
 
 }  // namespace trireme

@@ -35,8 +35,8 @@ void add_peak_option(CLI::App& app, int64_t& side);
 // Opens the device that --device selects, for a command of one rank. Null: the CPU.
 std::unique_ptr<cuda::Context> open_bench_device(const std::string& device);
 
-// Configuration of a model. name: file name in configs/models, such as "qwen2.5-0.5b", or the path
-// of a config.json.
+// Configuration of a model. name: file name in configs/models, such as "qwen2.5-0.5b", or a path or
+// Hub name as local_model() and load_model_config() accept it.
 ModelConfig bench_model(const std::string& name);
 std::string bench_model_names();  // "gpt2-124m, gpt2-1.5b, ..."
 
@@ -44,7 +44,7 @@ std::string bench_model_names();  // "gpt2-124m, gpt2-1.5b, ..."
 // uniform in [-0.5, 0.5), because denormal numbers, NaN, and on a GPU zeros would change the speed.
 class Operands {
  public:
-  Operands() = default;  // in host memory
+  Operands() = default;  // host memory; only zeros() may be called
   explicit Operands(Ctx& ctx) : ctx_(&ctx) {}
   Tensor make(DType dtype, const Shape& shape);  // random values of a float type
   Tensor zeros(DType dtype, const Shape& shape);
@@ -65,15 +65,15 @@ class Operands {
 };
 
 // Seconds of one call: the median of `samples` averages, each over as many calls as take about
-// `sample_seconds`. The first call is a warm-up. Scratch memory is planned as in a training step.
-// GPU calls are timed by the GPU's clock.
+// `sample_seconds`. Calls before the samples plan the scratch memory as in a training step, warm up
+// and determine the number of calls. GPU calls are timed by the GPU's clock.
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
                       const std::function<void()>& call);
 
 double median(std::vector<double> values);  // of an even number: the upper of the two middle values
 
-// Adds the implementations that the GPU's calls use: "attention", "gemm_choice", and "notes" if a
-// library refused a call.
+// Adds the implementations that the GPU's calls use: "attention" and "gemm_choice"; "no_cudnn" (the
+// reason) if cuDNN's attention is not available, and "notes" if a library refused a call.
 void add_kernel_choices(nlohmann::ordered_json& out, const cuda::Context& gpu);
 
 // Measured performance limits of the device.

@@ -45,11 +45,12 @@ class OpTimer {
 };
 
 // Paged attention of a server's step: decoding (one query per sequence) by context length and batch
-// size, and prompt chunks after a cached prefix. cached: number of cached keys in the CPU's cases;
-// the GPU's cases have typical lengths of a server.
+// size, and prompt chunks after a cached prefix. cached: total keys of each case. On a GPU, 65536
+// or more select cases with typical lengths of a server instead.
 void time_paged_attention(OpTimer& timer, int64_t cached);
-// Sampler of a server's step, by filter and vocabulary size, and the per-token work of other
-// request options on the host.
+// Sampler of a server's step: by filter and number of rows on a GPU; by filter and vocabulary size
+// on a CPU, with the per-token work of other request options. Logits are float32: on a CPU a timer
+// of another dtype times nothing.
 void time_sampler(OpTimer& timer);
 
 }  // namespace trireme

@@ -9,12 +9,12 @@
 
 namespace trireme {
 
-// The description as JSON. max_model_len: tokens of the sequence whose KV cache is given; 0: the
-// longest that the model supports. InputError where the model supports fewer, or where the cache of
-// one sequence has more than 2^63 bytes.
+// Returns the description as JSON. max_model_len: tokens of the sequence whose KV cache is given;
+// 0: the longest that the model supports. InputError if the model supports fewer, or if the cache
+// of one sequence has more than 2^63 bytes.
 Json model_description(const ThirdPartyConfig& model, int64_t max_model_len);
 
-// The same as tables on standard output.
+// Prints the description as tables on standard output.
 void print_description(const Json& description);
 
 }  // namespace trireme

@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-// Number of bytes for "5GB", "512MiB" or "100000". InputError if the text is not a size.
+// Returns the number of bytes: "5GB", "512MiB", "100000" (at most 9 digits). InputError if the text
+// is not such a size or is 0.
 int64_t size_of_text(const std::string& size);
 
 }  // namespace trireme

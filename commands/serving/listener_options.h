@@ -35,8 +35,8 @@ void add_admin_key_options(CLI::App& command, ListenerOptions& options);
 // Reads the key files and adds their keys to `options`. InputError if a file cannot be read.
 void read_key_files(ListenerOptions& options);
 
-// Configuration of the HTTP server. InputError if only one of the two TLS files is given, or if an
-// allowed origin is not a valid origin.
+// Configuration of the HTTP server. InputError if only one of the two TLS files is given or one is
+// a directory, FIFO or device, if an API key is empty, or if an allowed origin is not valid.
 HttpConfig http_config(const ListenerOptions& options);
 
 // Prints "listening on URL" to standard output. The process that started the server may wait for

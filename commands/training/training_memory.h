@@ -12,9 +12,10 @@ namespace trireme {
 struct TrainingMemoryRow {
   std::string dtype;                                     // of the run: "float32"
   int64_t parameters = 0, gradients = 0, optimizer = 0;  // bytes
-  int64_t activations = 0;                               // -1: not planned
+  int64_t activations = 0;                               // bytes; -1: not planned
 };
-// One rank with the whole model, AdamW, micro-batches of one sequence; a row for each dtype.
+// Returns a row for float32 and one for bfloat16, for one rank with the whole model, AdamW and
+// micro-batches of one sequence.
 std::vector<TrainingMemoryRow> training_memory(const ModelConfig& model, int64_t sequence_length);
 
 }  // namespace trireme

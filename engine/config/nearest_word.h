@@ -6,17 +6,18 @@
 
 namespace trireme {
 
-// Edits that turn a into b: insertions, deletions, substitutions and swaps of neighbours (optimal
-// string alignment), ignoring case and treating '-' and '_' as equal.
+// Number of edits that turn a into b: insertions, deletions, substitutions and swaps of adjacent
+// characters (optimal string alignment distance). Ignores case and treats '-' and '_' as equal.
+// Returns 128 if either has more than 128 characters.
 int edit_distance(const std::string& a, const std::string& b);
 
-// Nearest of `known`; "" if none is near. The first of these rules that finds a name decides; of
-// several names under rules 2 and 3 the nearest in length:
-//   1. fewest edits, at most one per three characters
+// Returns the name in `known` that is nearest to `word`; "" if none is near. The first of these
+// rules that finds a name decides; among several names, rules 2 and 3 prefer the nearest in length:
+//   1. fewest edits: at most one per three characters of the word, or one if it has fewer
 //   2. the word is the name's initials ("tp": "tensor-parallel")
-//   3. each part of the word, split at '-', '_' and '.', abbreviates a part of the name
-//      ("batch-sz": "micro-batch-size"), or vice versa
-// Leading hyphens do not count as parts.
+//   3. each part of the word, split at '-', '_' and '.', abbreviates a part of the name, in order
+//      ("batch-sz": "micro-batch-size"), or vice versa; both have more than three characters
+// Leading hyphens are ignored by rules 2 and 3.
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace trireme

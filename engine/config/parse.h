@@ -1,7 +1,7 @@
 // Strict JSON parser with limits for untrusted text.
 //
-// RFC 8259 and nothing more: no comments, no trailing commas, no NaN. A repeated key in an object
-// is an error. Limits are checked before memory is allocated: 16 MiB of text, 64 levels.
+// RFC 8259 without extensions: no comments, no trailing commas, no NaN. A repeated key in an object
+// is an error. Limits, checked before values are built: 16 MiB of text, 64 levels of nesting.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace trireme {
 inline constexpr int64_t kMaxConfigBytes = 16 << 20;
 inline constexpr int kMaxConfigDepth = 64;
 
-// `name` is the prefix of messages: "name:line:column: ...". Throws InputError.
+// Throws InputError; messages start with `name`, and for syntax errors "name:line:column: ...".
 Json parse_json(const std::string& json_text, const std::string& name);
 Json parse_json_file(const std::string& path);
-// The same for a file that Python's json.dump may have written, such as a published config.json:
-// its NaN, Infinity and -Infinity become strings of these names, which no numeric key accepts.
+// parse_json_file() for a file that Python's json.dump may have written, such as a published
+// config.json: NaN, Infinity and -Infinity become strings, which no numeric key accepts.
 Json parse_published_json_file(const std::string& path);
-// JSON text with those three, outside of strings, quoted as strings.
+// JSON text with NaN, Infinity and -Infinity outside of strings put in quotes.
 std::string without_python_numbers(const std::string& json_text);
 
 }  // namespace trireme

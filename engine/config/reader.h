@@ -1,8 +1,8 @@
 // Strict reader of JSON configurations, driven by a schema.
 //
-// A Schema (schema.h) lists every key. Reading reports all problems at once: an unknown key is
-// reported with the nearest known one, a key and its alias with different values are an error,
-// foreign keys (DeepSpeed's, Megatron's) are accepted, explained or refused.
+// A Schema (schema.h) lists every key. Reading reports all problems at once, up to 100. An unknown
+// key is reported with the nearest known ones; a key and its alias with different values are an
+// error; foreign keys (of DeepSpeed, Megatron) are accepted, accepted with a note, or refused.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace trireme {
 
 class Schema;
 
-// Problems and remarks gathered while reading; each entry starts with a JSON path.
+// Errors and notes collected while reading; each entry starts with a dotted path.
 class ConfigReport {
  public:
   void error(const std::string& path, const std::string& message);
@@ -24,7 +24,8 @@ class ConfigReport {
   bool ok() const { return errors_.empty(); }
   const std::vector<std::string>& errors() const { return errors_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  // Throws InputError: "what: path: problem", or "what: N problems" and one per line below.
+  // Throws InputError if there are errors: "what: path: problem", or "what: N problems" followed by
+  // one line for each.
   void throw_if_errors(const std::string& what) const;
 
  private:
@@ -32,22 +33,23 @@ class ConfigReport {
   std::vector<std::string> notes_;
 };
 
-// Values of a document for every key of a schema, under canonical paths. A key that is absent or
+// Values of a document for every key of a schema, by canonical path. A key that is absent or
 // invalid (already reported) has its default, or zero/empty without one, so that later checks can
-// run; they call valid() first where a default would mislead.
+// run; they call valid() first if a default would mislead.
 class ConfigValues {
  public:
   bool given(const std::string& path) const;    // present in the document, not null
-  bool valid(const std::string& path) const;    // given and valid, or replaced by a default
+  bool valid(const std::string& path) const;    // given and valid, or absent and not required
   bool is_auto(const std::string& path) const;  // "auto", given or by default
-  // Whether "auto" was written and means the default; given() is false then.
+  // Whether the document has "auto" for a key whose "auto" means its default; given() is then false
+  // as for an absent key.
   bool left_to_default(const std::string& path) const;
-  // The path as the user wrote it (an alias, under the document's prefix), for messages.
+  // Path as the document spells it (perhaps an alias), after the prefix, for messages.
   std::string spelled(const std::string& path) const;
   bool flag(const std::string& path) const;
   int64_t integer(const std::string& path) const;
   double number(const std::string& path) const;
-  std::string word(const std::string& path) const;  // strings and enumerations; "" for null
+  std::string word(const std::string& path) const;  // string or enumeration; "" for other values
   const Json& raw(const std::string& path) const;
 
  private:
@@ -58,7 +60,8 @@ class ConfigValues {
   std::shared_ptr<const Table> table_;
 };
 
-// Checks `document` against the schema. `prefix` ("model") precedes each path in the report.
+// Checks `document` against the schema and adds problems to the report. prefix: precedes each path
+// in the report ("model"); may be empty.
 ConfigValues read_config(const Schema& schema, const Json& document, const std::string& prefix,
                          ConfigReport& report);
 

@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-// JSON Schema, draft 2020-12: types, defaults, ranges, enumerations, descriptions; aliases too.
+// JSON Schema, draft 2020-12: types, defaults, ranges, enumerations and descriptions, also of
+// aliases.
 Json json_schema(const Schema& schema);
 // Markdown tables of the implemented keys, one per section.
 std::string markdown_tables(const Schema& schema);

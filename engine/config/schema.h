@@ -1,5 +1,5 @@
-// Schema of a configuration: one row per key holds all facts about it, and drives the reader, the
-// JSON Schema, the reference page and the overrides.
+// Schema of a configuration: one row per key, from which the reader, the JSON Schema, the reference
+// page and the overrides are derived.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ enum class KeyKind {
   kInt,    // also a float with an integral value: 5e8
   kFloat,  // also an integer
   kString,
-  kEnum,  // a word of `values`, in any case
+  kEnum,  // a word of `values` or `synonyms`, in any case
   kAny,   // checked by the code that uses it; may be an object with keys of its own
 };
 
 enum class KeyStatus {
   kImplemented,
-  kIgnored,      // does not affect what is computed; accepted in silence
+  kIgnored,      // does not affect the computation; accepted silently
   kNoEffect,     // accepted, with one note that gives the reason
   kRefused,      // an error with the reason, unless the value is one of `trivial`
   kUnavailable,  // an error "not available in this version", unless the value is one of `trivial`
@@ -38,9 +38,9 @@ struct Key {
   KeyStatus status = KeyStatus::kImplemented;
   bool is_required = false;
   bool allows_auto = false;
-  bool auto_is_left_out = false;  // "auto" is equivalent to leaving the key out
+  bool auto_is_left_out = false;  // "auto" is equivalent to omitting the key
   bool allows_null = false;
-  bool is_trajectory = true;  // whether the course of the training depends on it
+  bool is_trajectory = true;  // whether the results of training depend on it
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;                                     // min itself is excluded
@@ -49,7 +49,7 @@ struct Key {
   std::vector<std::pair<std::string, std::string>> synonyms;  // foreign word, value
   std::vector<std::string> unavailable_values;  // known words without an implementation yet
   std::vector<std::string> aliases;             // paths with the same meaning and unit
-  std::vector<std::string> trivial;             // JSON texts that request nothing special
+  std::vector<std::string> trivial;             // JSON texts of values that request nothing
 
   Key& required();
   Key& or_auto();
@@ -78,14 +78,14 @@ class Schema {
   Key& choice(std::string path, const std::string& preset, std::vector<std::string> values,
               std::string help);
   Key& any(std::string path, std::string default_json, std::string shape, std::string help);
-  Key& row(Key key);  // a row copied or changed from another schema
+  Key& row(Key key);  // a ready row, such as one of another schema
   Key& ignored(std::string path);
   Key& no_effect(std::string path, std::string reason);
   Key& refused(std::string path, std::vector<std::string> trivial, std::string reason);
   Key& unavailable(std::string path, std::vector<std::string> trivial, std::string help);
   void section(std::string path, std::string help);  // text above its table in the reference
-  // Builds the look-up tables and checks the rows (help present, no duplicate path or alias,
-  // defaults of the key's kind). To be called once, after the last row.
+  // Builds the lookup tables and checks the rows: help present, no duplicate path or alias, no path
+  // that is both a key and a section, no default of a required key. Call once, after the last row.
   void finish();
 
   const std::string& title() const { return title_; }
@@ -94,10 +94,10 @@ class Schema {
   const Key* find(const std::string& path) const;      // by canonical path
   const Key* find_any(const std::string& path) const;  // by canonical path or alias
   bool is_section(const std::string& path) const;      // an object that holds keys or aliases
-  // Suggestions for an unknown path, best first, at most three: siblings by their leaf name, keys
-  // elsewhere by their whole path. Empty if nothing is near.
+  // Suggestions for an unknown path, at most three, all equally near: leaf names in its section, or
+  // whole paths of keys elsewhere. Empty if nothing is near.
   std::vector<std::string> nearest(const std::string& path) const;
-  // Names that an object may hold: keys and sections, no aliases.
+  // Names of the implemented keys and of the sections in a section; no aliases.
   std::vector<std::string> children(const std::string& section) const;
 
  private:

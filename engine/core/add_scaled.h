@@ -1,4 +1,4 @@
-// y += factor x on the host, for sources that are compiled without vectorisation.
+// y += factor * x on the host, for callers in sources that are compiled without vectorization.
 #pragma once
 
 #include <cstdint>

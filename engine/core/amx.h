@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-// Whether products of bfloat16 tiles may be computed: the processor has AMX-BF16 and the kernel has
-// granted this process the tile state. Requests it once; thread-safe.
+// Returns whether this process may run AMX-BF16 instructions: the processor has them and the kernel
+// has granted the tile state. The first call requests it; thread-safe.
 bool may_use_amx_bf16();
 
 }  // namespace trireme

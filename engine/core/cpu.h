@@ -8,7 +8,7 @@ namespace trireme {
 // Instruction sets the CPU kernels are compiled for, best first.
 enum class Isa { kAvx512, kAvx2, kPortable };
 
-Isa best_isa();            // the best that processor and build both have, or the lower limit of
+Isa best_isa();            // the best that processor and build both have, or the one set by
                            // limit_isa()
 bool has_isa(Isa isa);     // whether this build has it and it is not above best_isa()
 std::string built_isas();  // "avx512 portable": instruction sets this build has kernels for
@@ -25,21 +25,21 @@ const char* isa_name(Isa isa);
 Isa parse_isa(const std::string& name);  // "auto" is best_isa(); InputError for other words
 
 bool cpu_has_avx512_bf16();
-// Whether a bfloat16 dot product (AVX-512 BF16) is as fast as a float32 multiply-add: true on AMD's
-// processors. On Intel's it takes about four times as long (measured: Emerald Rapids) for twice the
-// work, which is no gain.
+// Whether a bfloat16 dot product (AVX-512 BF16) is as fast as a float32 multiply-add: true on AMD
+// processors that have it. On Intel's it takes about four times as long (measured: Emerald Rapids)
+// for twice the work, which is no gain.
 bool has_fast_bf16_dots();
 std::string cpu_model_name();
 std::string cpu_features();  // "avx2 fma avx512f ..." for --version and reports
 int available_cores();       // cores this process may use (affinity mask, cgroup quota)
 
-// Binds the calling thread's OpenMP team, `threads` wide, to consecutive cores of the process's
-// affinity mask starting at core number `first` (modulo their number), and sets the team size. Each
-// member gets its own core. The calling thread may use all of them, and so may threads that OpenMP
-// starts later, after a library has requested a smaller team.
+// Sets the size of the calling thread's OpenMP team to `threads` and binds the team to `threads`
+// consecutive cores of the affinity mask the process started with, from the first-th core on, with
+// wrap-around. Each worker thread gets one core. The calling thread may use all of them, and so may
+// threads that OpenMP starts later, after a library has requested a smaller team.
 void pin_team(int first, int threads);
 
-// Lets the calling thread run on the same cores that pin_team(first, count) would use.
+// Restricts the calling thread to the cores that pin_team(first, count) would use.
 void allow_cores(int first, int count);
 
 }  // namespace trireme

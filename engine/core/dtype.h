@@ -50,9 +50,9 @@ template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
 int64_t dtype_size(DType dtype);           // bytes of one element
-std::string_view dtype_name(DType dtype);  // "float32", "bfloat16", ... (HuggingFace's words)
+std::string_view dtype_name(DType dtype);  // "float32", "bfloat16", ... (as in HuggingFace)
 bool is_float(DType dtype);
-double dtype_eps(DType dtype);  // distance from 1 to the next larger value; float types only
+double dtype_eps(DType dtype);  // machine epsilon: from 1 to the next larger value; floats only
 inline std::string text(DType dtype) { return std::string(dtype_name(dtype)); }
 
 // compute_t (engine/core/float16.h) as a dtype, for sums and statistics over elements.

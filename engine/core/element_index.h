@@ -1,4 +1,4 @@
-// Index of a range's elements in the whole, logical tensor.
+// Index of a shard's elements in the whole, logical tensor.
 #pragma once
 
 #include <cstdint>

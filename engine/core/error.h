@@ -59,7 +59,7 @@ template <std::integral I>
 requires(!std::same_as<I, bool> && !std::same_as<I, char>) std::string text(I i) {
   return std::to_string(i);
 }
-std::string text(double value);  // shortest form that reads back equal
+std::string text(double value);  // shortest decimal that parses to the same value
 
 namespace detail {
 
@@ -103,8 +103,9 @@ std::string join(Parts parts);
 
 }  // namespace detail
 
-// Message functions are inlined to a list of string_views and one call: each message has other
-// types of parts, and compiling a joining function for each took a tenth of the build time.
+// Message functions are inlined to a list of string_views and one call: messages differ in their
+// parts' types, and compiling a joining function for each combination took a tenth of the build
+// time.
 template <class... Parts>
 [[gnu::always_inline]] inline std::string concat(const Parts&... parts) {
   return detail::join({std::string_view(detail::part(parts))...});

@@ -1,6 +1,6 @@
-// Queue that serves tenants round robin: before each of its own jobs a tenant waits for at most one
-// job of every other tenant, however many these have queued. Within a tenant the job of the lowest
-// rank comes first, among equal ranks the oldest. Not thread-safe.
+// Queue that serves tenants round robin: before each of its own jobs, a tenant waits for at most
+// one job of every other tenant, however many jobs those have queued. The jobs of a tenant are
+// ordered by rank, lowest first, then by age, oldest first. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 
 namespace trireme {
 
-// Share of `limit` for one tenant while `active` tenants hold or want part of it. Half of the limit
-// is kept free for a tenant that may arrive. The tenant "" (no API keys) is the only one and gets
-// all of it.
+// Share of `limit` for one tenant while `active` tenants hold or want part of it. A single tenant
+// gets half, so that there is room for a second one. The tenant "" (no API keys) is always the only
+// one and gets all of it.
 inline int64_t tenant_share(int64_t limit, const std::string& tenant, int64_t active) {
   return tenant.empty() ? limit : limit / std::max<int64_t>(active, 2);
 }
@@ -43,7 +43,7 @@ class FairQueue {
     return last_;
   }
 
-  // Pops the first job of the next tenant for which may_run(tenant, job) holds; empty: none.
+  // Pops the first job, in order of service, for which may_run(tenant, job) holds; nullopt if none.
   template <class MayRun>
   std::optional<Job> pop_if(MayRun&& may_run) {
     for (auto turn = turns_.begin(); turn != turns_.end(); ++turn) {
@@ -64,7 +64,7 @@ class FairQueue {
     return pop_if([](const std::string&, const Job&) { return true; });
   }
 
-  // Removes a queued job; empty: it was popped already.
+  // Removes a queued job; nullopt if it was already popped or erased.
   std::optional<Job> withdraw(const std::string& tenant, Ticket ticket) {
     const auto at = jobs_.find(tenant);
     if (at == jobs_.end()) return {};
@@ -102,7 +102,7 @@ class FairQueue {
     jobs_.erase(at);
   }
 
-  Jobs jobs_;                     // by tenant, only tenants with jobs, in order of service
+  Jobs jobs_;                     // by tenant, only tenants with jobs; each in order of service
   std::list<std::string> turns_;  // the same tenants, next one first
   int64_t size_ = 0;
   Ticket last_ = 0;

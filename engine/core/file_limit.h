@@ -1,11 +1,11 @@
-// Limit on the files this process may have open; each connection counts as one.
+// Limit on this process's open file descriptors (RLIMIT_NOFILE); each connection counts as one.
 #pragma once
 
 #include <cstdint>
 
 namespace trireme {
 
-// Raises the limit to `wanted`, or as far as the system permits; never lowers it.
+// Raises the soft limit to `wanted` or the hard limit, whichever is less; never lowers it.
 void raise_file_limit(int64_t wanted);
 
 }  // namespace trireme

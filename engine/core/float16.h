@@ -18,7 +18,8 @@ struct bf16 {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
 #else
     const uint32_t u = std::bit_cast<uint32_t>(value);
-    // Adding the rounding increment would turn a NaN into infinity or zero; keep it quiet instead.
+    // Adding the rounding increment could turn a NaN into infinity or zero: it gets its quiet bit
+    // set instead.
     const uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u);
     const bool is_nan = (u & 0x7fffffffu) > 0x7f800000u;
     bits = static_cast<uint16_t>((is_nan ? (u | 0x00400000u) : rounded) >> 16);
@@ -58,7 +59,7 @@ struct f16 {
 #endif
 };
 
-// Type in which elements of T are computed: double for double, float for the others.
+// Type used for arithmetic on elements of T: double for double, float for the others.
 template <class T>
 struct ComputeType {
   using type = float;

@@ -21,7 +21,7 @@ struct Float8 {
   static constexpr int kBias = (1 << (kExponent - 1)) - 1;
   static constexpr uint32_t kNan = 0x7f;
   static constexpr uint32_t kLargest =
-      kInfinities ? (((1u << kExponent) - 1) << kMantissa) - 1 : kNan - 1;  // its bits
+      kInfinities ? (((1u << kExponent) - 1) << kMantissa) - 1 : kNan - 1;  // bits, largest finite
 
   uint8_t bits = 0;
   Float8() = default;
@@ -48,7 +48,7 @@ struct Float8 {
   }
 
  private:
-  // Bits of a float32 without sign; not NaN.
+  // Rounds the bits of a float32 without its sign, not NaN, to those of a Float8.
   TRIREME_HOST_DEVICE [[gnu::always_inline]] static uint32_t rounded(uint32_t magnitude) {
     constexpr uint32_t kFirstNormal = static_cast<uint32_t>(127 + 1 - kBias) << 23;
     uint32_t out = 0;
@@ -58,8 +58,7 @@ struct Float8 {
       // A carry out of the mantissa increments the exponent, as it should.
       out = ((magnitude + half) >> kDropped) - (static_cast<uint32_t>(127 - kBias) << kMantissa);
     } else {
-      // Added to a number whose last bit is the smallest fp8 number, float32 addition does the
-      // rounding.
+      // The last bit of kAnchor is worth the smallest fp8 number, so that float32 addition rounds.
       constexpr uint32_t kAnchor = static_cast<uint32_t>(127 + 1 - kBias - kMantissa + 23) << 23;
       const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kAnchor);
       out = std::bit_cast<uint32_t>(sum) - kAnchor;

@@ -1,5 +1,5 @@
-// Heap memory of containers as glibc's allocator provides it: for budgets that bound what a process
-// uses rather than what was requested.
+// Heap bytes of containers, with the header and rounding of glibc's malloc, for budgets on the
+// memory that a process uses rather than on what it requested.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace trireme {
 
-// Bytes of a heap block for `asked` bytes: plus 8 bytes of header, a multiple of 16, at least 32.
+// Bytes of the heap block for a request of `asked` bytes: plus 8 bytes of header, a multiple of 16,
+// at least 32. 0 for an empty request.
 constexpr int64_t heap_block_bytes(size_t asked) {
   return asked == 0 ? 0 : static_cast<int64_t>(std::max<size_t>((asked + 8 + 15) / 16 * 16, 32));
 }
@@ -28,8 +29,8 @@ int64_t hash_map_bytes(const Map& map) {
   return std::ssize(map) * kNode + heap_block_bytes(map.bucket_count() * sizeof(void*));
 }
 
-// Empties a container and frees its memory. `container = {}` does not: it assigns an empty list of
-// elements.
+// Empties a container and frees its memory, which `container = {}` does not: that assigns an empty
+// initializer list and keeps the capacity.
 template <class Container>
 void release_memory(Container& container) {
   Container().swap(container);

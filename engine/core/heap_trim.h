@@ -1,5 +1,5 @@
-// Heap trimming: returns freed memory to the system. The allocator keeps it otherwise, and a
-// process stays at its peak size.
+// Heap trimming: returns freed memory to the system. The allocator would keep it, and the process
+// would stay at its peak size.
 #pragma once
 
 #include <chrono>
@@ -7,21 +7,21 @@
 
 namespace trireme {
 
-// Heap bytes in use: allocated and not freed. 0 with a C library that does not count them.
+// Heap bytes in use: allocated and not freed. 0 unless the C library is glibc 2.33 or later.
 int64_t heap_in_use();
 
-// Returns freed memory once much less is in use than at the peak. One thread at a time.
+// Returns freed memory once kFall bytes less are in use than at the peak. Not thread-safe.
 class HeapTrim {
  public:
   static constexpr int64_t kFall = int64_t{64} << 20;  // bytes below the peak
   static constexpr std::chrono::seconds kInterval{1};  // between two heap counts
 
-  // Calls trim_after_fall() at most once per interval. To be called often, by a thread that no
-  // other waits for.
+  // Calls trim_after_fall() at most once per kInterval. Called often, by a thread for which no
+  // other waits.
   void poll();
-  // Counts the heap, and returns free memory if it has shrunk (has_fallen()).
+  // Measures the heap and, if has_fallen(), returns freed memory to the system.
   void trim_after_fall();
-  // Whether kFall bytes less are in use than at the peak. If so, a new peak starts here.
+  // Returns whether kFall bytes less are in use than at the peak; if so, resets the peak to in_use.
   bool has_fallen(int64_t in_use);
 
  private:

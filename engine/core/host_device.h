@@ -1,4 +1,4 @@
-// Marker of functions that both kinds of kernels call: the CPU's, and CUDA's as compiled by nvcc.
+// Marker of functions that both CPU kernels and CUDA kernels call.
 #pragma once
 
 #ifdef __CUDACC__

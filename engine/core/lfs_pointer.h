@@ -9,7 +9,7 @@
 namespace trireme {
 
 // Throws InputError if a file that starts with `head` is such a pointer; the message says how to
-// get the file. `head`: the file or at least its first 32 bytes.
+// get the file. head: the whole file, or at least its first 32 bytes.
 void refuse_lfs_pointer(std::string_view head, const std::string& path);
 void refuse_lfs_pointer(std::span<const std::byte> head, const std::string& path);
 

@@ -19,13 +19,13 @@ int64_t allocated_bytes();   // bytes of the blocks allocated now
 // only; elsewhere -1.
 int64_t resident_anonymous_bytes();
 
-// Location of a block: host, pinned host memory for asynchronous copies by a GPU, or the calling
-// thread's GPU.
+// Location of a block: host memory, pinned host memory for asynchronous copies by a GPU, or memory
+// of the calling thread's current GPU.
 enum class Memory : uint8_t { kHost, kPinned, kDevice };
 
-// One block of memory. On the host: anonymous, zero-filled by the system on first touch, 2 MiB
-// aligned and advised to use huge pages when large. Pinned and device memory: content undefined;
-// the GPU runtime must be loaded. Throws Error naming the block and its size if the allocation
+// One block of memory. On the host: anonymous, zero-filled by the system on first touch; from 2 MiB
+// on, 2 MiB aligned and advised to use huge pages. Pinned and device memory: content undefined; the
+// GPU runtime must be loaded. Throws OutOfMemory naming the block and its size if the allocation
 // fails.
 class Buffer {
  public:
@@ -42,8 +42,8 @@ class Buffer {
     return memory_ == Memory::kDevice ? DeviceType::kCuda : DeviceType::kCpu;
   }
   Tensor tensor(DType dtype, const Shape& shape, int64_t byte_offset = 0) const;
-  // Writes one byte per page so that later timing and residency do not depend on first touches.
-  // Host memory only.
+  // Writes one byte per page, unchanged, so that later timing and residency do not depend on first
+  // touches. Host memory only.
   void touch(int threads) const;
 
  private:
@@ -53,7 +53,7 @@ class Buffer {
   Memory memory_ = Memory::kHost;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;   // as requested
-  int64_t mapped_ = 0;  // as mapped
+  int64_t mapped_ = 0;  // as allocated: on the host, whole pages
 };
 
 // The (allocate, release) sequence of one step with an offset for each allocation, recorded by a
@@ -63,7 +63,7 @@ struct ArenaPlan {
     std::string name;
     int64_t bytes = 0;  // rounded up to the alignment
     int64_t offset = 0;
-    int64_t born = 0;  // event numbers: lives in [born, died)
+    int64_t born = 0;  // event numbers (allocations and releases): alive in [born, died)
     int64_t died = 0;
   };
   std::vector<ArenaBlock> blocks;  // in order of allocation
@@ -98,11 +98,12 @@ class Activation {
 
 // Three modes:
 //   direct    every allocation is a Buffer of its own (tests, one-off work);
-//   planning  no memory is allocated: addresses are fake, must not be read; events are recorded;
-//   planned   allocation k of the step is at the k-th offset of the plan; that sizes and releases
-//             match the plan is checked.
+//   planning  allocations and releases are recorded; no memory is allocated: addresses are not
+//             null, but unmapped, and must not be accessed;
+//   planned   allocation k of the step is at the k-th offset of the plan; sizes and releases are
+//             checked against the plan.
 // Work whose number of allocations depends on data (experts: one product per expert with tokens)
-// opens an Arena::Region around it. One thread uses an arena.
+// opens an Arena::Region around it. An arena is used by one thread.
 class Arena {
  public:
   explicit Arena(std::string name, Memory memory = Memory::kHost)
@@ -113,26 +114,26 @@ class Arena {
 
   void begin_planning();
   ArenaPlan end_planning();                // every activation must have been released
-  void reserve(int64_t bytes);             // one block for all plans to be used
+  void reserve(int64_t bytes);             // grows the block that all plans use to `bytes`
   void begin_step(const ArenaPlan& plan);  // the plan must outlive the step
   void end_step();                         // checks that the step made exactly the planned calls
-  void abandon_step();  // after an exception: drops the step; outstanding handles die
+  void abandon_step();  // after an exception: ends the step, invalidates its live activations
 
   Activation allocate(const char* name, DType dtype, const Shape& shape);
   bool planning() const { return mode_ == Mode::kPlanning; }
   int64_t capacity() const { return block_.bytes(); }
   int64_t in_use() const { return in_use_; }              // bytes of live activations
   int64_t allocations() const { return next_ - first_; }  // of this step so far
-  // In a step, while no activation is alive: skips the next `count` allocations of the plan and
-  // their releases as if they had been made. For replays of recorded work. The record was captured
-  // during allocations `like`, like + 1, ... of the plan; they must equal the skipped ones, and the
-  // replay uses their memory.
+  // Skips the next `count` allocations of the plan and their releases as if they had been made; in
+  // a step, while no activation is alive. For the replay of work that was captured during
+  // allocations [like, like + count) of the plan: the replay uses their memory, and the skipped
+  // allocations must have the same sizes.
   void skip(int64_t like, int64_t count);
 
-  // One allocation of the plan. While the region is open, allocations inside it may have any number
-  // and order; all must be released before it closes. The planning run makes the calls that need
-  // the most memory at a time; their high-water mark is the region's size, and exceeding it in a
-  // step is an error. A nested region is part of the outer one. No effect in direct mode.
+  // One allocation of the plan that holds any number of allocations in any order, made while the
+  // region is open and released before it closes. Its size is their high-water mark in the planning
+  // run, which must make the calls that need the most memory; exceeding it in a step is an error.
+  // A nested region is part of the outer one. No effect in direct mode.
   class Region {
    public:
     Region(Arena& arena, const char* name);
@@ -162,13 +163,13 @@ class Arena {
   const ArenaPlan* plan_ = nullptr;
   ArenaPlan recording_;
   int64_t next_ = 0;        // number of the next allocation, never reused
-  int64_t first_ = 0;       // number of the step's first allocation; handles below it are dead
+  int64_t first_ = 0;       // number of the step's first allocation; releases below it are ignored
   int64_t events_ = 0;      // allocations and releases of this step so far
-  int64_t last_died_ = -1;  // latest planned death among the activations released so far
+  int64_t last_died_ = -1;  // latest planned release (event) among the activations released so far
   int64_t live_ = 0;
   int64_t in_use_ = 0;
   std::map<int64_t, Buffer> direct_;
-  // The open region: a stack of its allocations; a released one waits for those above it.
+  // Allocation in the open region's stack: freed once it and all above it are released.
   struct RegionBlock {
     int64_t index = 0;
     int64_t end = 0;

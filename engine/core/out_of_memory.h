@@ -1,5 +1,5 @@
-// Failed allocation of host or device memory. The work that needed it has failed; work that needs
-// less may continue.
+// Failed allocation of host or device memory. Only the work that needed it has failed; work that
+// needs less may continue.
 #pragma once
 
 #include "engine/core/error.h"

@@ -2,8 +2,8 @@
 // affects only which thread computes an element, never the order inside it, so results do not
 // depend on the number of threads as long as f treats its items independently.
 //
-// With little work, some threads of the team get no range. A smaller team would be no cheaper:
-// GCC's OpenMP ends the threads that a smaller team does not need, and starts new ones for the next
+// With little work, some threads of the team get no range. A smaller team would not be cheaper:
+// GCC's OpenMP ends the threads that a smaller team does not need and starts new ones for the next
 // larger team.
 #pragma once
 
@@ -32,9 +32,9 @@ template <class F>
   }
 }
 
-// As parallel_for, in pieces of at most `piece` items: a thread that has finished its own range
-// takes pieces of the other ranges. For memory-bound work, which other load on the machine may
-// delay on one thread and not on another.
+// parallel_for with work stealing: calls f for pieces of at most `piece` items, and a thread that
+// has finished its own range processes pieces of the others. For memory-bound work, which other
+// load on the machine may delay on some of the threads.
 template <class F>
 [[gnu::always_inline]] inline void parallel_pieces(int threads, int64_t n, int64_t piece, F&& f) {
   constexpr int kMax = 256;  // threads

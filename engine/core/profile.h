@@ -23,8 +23,8 @@ class Profile {
   std::array<double, kTimeCategories> seconds_{};
 };
 
-// Adds the scope's wall time to a category. No time is counted twice, because ops do not nest timed
-// ops of other categories.
+// Adds the scope's wall time to a category; a null profile has no effect. The time of nested scopes
+// is counted in each of them.
 class TimeScope {
  public:
   TimeScope(Profile* profile, TimeCategory category)

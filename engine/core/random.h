@@ -42,7 +42,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline PhiloxBlock philox(const Rando
   return {c0, c1, c2, c3};
 }
 
-// Word number `index` of the stream.
+// Word `index` of the key's stream: block index / 4.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline uint32_t philox_word(const RandomKey& key,
                                                                        uint64_t index) {
   return philox(key, index / 4)[index % 4];
@@ -60,9 +60,9 @@ constexpr uint64_t stream_id(std::string_view name) {
   return hash;
 }
 
-// Derives a stream for a number (a training step, a micro-batch).
+// Derives a stream for a number, such as a training step or micro-batch.
 TRIREME_HOST_DEVICE constexpr uint64_t substream(uint64_t stream, uint64_t number) {
-  uint64_t z = stream + 0x9E3779B97F4A7C15u * (number + 1);  // splitmix64 finaliser
+  uint64_t z = stream + 0x9E3779B97F4A7C15u * (number + 1);  // splitmix64 finalizer
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);

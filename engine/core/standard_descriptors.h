@@ -3,9 +3,9 @@
 
 namespace trireme {
 
-// Opens /dev/null, read-only, as each of the three that is closed, so that a file opened later, for
-// example a checkpoint or a socket, does not become the standard output. Writing to a descriptor
-// opened here fails with EBADF, as if it were closed. Call first in main().
+// Opens /dev/null, read-only, in place of each of the three that is closed, so that a checkpoint or
+// socket opened later does not become the standard output. Writing to a descriptor opened here
+// fails with EBADF, as if it were closed. Call first in main().
 void open_standard_descriptors();
 
 }  // namespace trireme

@@ -2,8 +2,9 @@
 //
 // Shapes and strides count elements. A default-constructed tensor is empty (no data, rank 0) and
 // represents an absent optional operand. Sizes are int64_t everywhere on the host; narrow<T>()
-// checks every conversion to a smaller type. A tensor of a planning run has a shape but a null data
-// pointer (engine/core/memory.h). Only work queued on a GPU reads or writes that GPU's memory.
+// checks every conversion to a smaller type. In a planning run, tensors have shapes but no memory:
+// the data pointer is null or, in an Arena, unmapped (engine/core/memory.h). Only work queued on a
+// GPU reads or writes that GPU's memory.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@ inline std::string text(DeviceType device) { return device == DeviceType::kCpu ?
 
 inline constexpr int kMaxRank = 5;
 
-// a * b and a + b for sizes, throwing on overflow or a negative operand.
+// a * b and a + b for sizes; CheckFailed on overflow or a negative operand.
 int64_t checked_mul(int64_t a, int64_t b);
 int64_t checked_add(int64_t a, int64_t b);
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -69,7 +70,7 @@ class ConstTensor {
   int64_t numel() const { return shape_.numel(); }
   int64_t bytes() const { return numel() * dtype_size(dtype_); }
   bool present() const { return present_; }  // false only for a default-constructed tensor
-  bool contiguous() const;
+  bool contiguous() const;                   // row-major; a dimension of size 1 has any stride
   const void* raw() const { return data_; }
 
   template <class T>
@@ -125,10 +126,10 @@ class Tensor : public ConstTensor {
 void check_shape(const char* op, const char* operand, const ConstTensor& t, const Shape& wanted);
 void check_dtype(const char* op, const char* operand, const ConstTensor& t, DType wanted);
 void check_contiguous(const char* op, const char* operand, const ConstTensor& t);
-// All three.
+// All three checks above.
 void check_operand(const char* op, const char* operand, const ConstTensor& t, DType dtype,
                    const Shape& shape);
-// The first two, and a stride of 1 in the last dimension; other strides are free.
+// Shape, dtype, and a stride of 1 in the last dimension; other strides are free.
 void check_strided(const char* op, const char* operand, const ConstTensor& t, DType dtype,
                    const Shape& shape);
 

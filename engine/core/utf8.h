@@ -11,18 +11,19 @@ namespace trireme {
 // Offset of the first byte that is not part of a valid character; text.size() when all are valid.
 size_t find_invalid_utf8(std::string_view text);
 
-// Unit of invalid bytes that becomes one U+FFFD: each byte that belongs to no character, or the
-// longest incomplete start of a character (Unicode, section 3.9: maximal subparts).
+// Invalid bytes that one U+FFFD replaces: each byte that belongs to no character, or the longest
+// incomplete start of a character (Unicode, section 3.9: maximal subparts).
 enum class Utf8Repair { kEachByte, kMaximalPart };
 
 // Moves the longest decidable prefix of `pending` to the result: complete characters unchanged,
-// invalid bytes as U+FFFD. Bytes that may still become a character (at most three) stay.
+// invalid bytes as U+FFFD. An unfinished character at the end (at most three bytes) stays.
 std::string take_complete_utf8(std::string& pending, Utf8Repair repair = Utf8Repair::kEachByte);
-// Repairs all of `bytes`: an unfinished character at the end is invalid.
+// Returns all of `bytes` repaired: an unfinished character at the end is invalid too.
 std::string repaired_utf8(std::string bytes, Utf8Repair repair);
 
-// Untrusted text made safe for a terminal: control characters other than line feeds and tabs, and
-// invalid bytes, as \xNN. Longer text is cut to max_bytes, with a note of how much is left out.
+// Untrusted text made safe for a terminal: ASCII control characters other than line feeds and tabs,
+// and invalid bytes, as \xNN. Text longer than max_bytes is cut, with a note of how much is left
+// out.
 std::string printable(std::string_view text, size_t max_bytes = 16 << 10);
 
 }  // namespace trireme

@@ -17,7 +17,7 @@ namespace trireme::cuda {
 struct DeviceStatus {
   int devices = 0;
   std::string reason = {};  // why there are no devices: "built without CUDA", "no driver", ...
-  std::string runtime = {}, driver = {};  // versions, "13.0"; empty where unknown
+  std::string runtime = {}, driver = {};  // CUDA versions, "13.0"; empty if unknown
 };
 DeviceStatus device_status();
 
@@ -27,18 +27,20 @@ struct DeviceInfo {
   int multiprocessors = 0;
   int64_t memory_bytes = 0;
   int64_t l2_bytes = 0;
-  int64_t shared_bytes_per_block = 0;  // with opt-in
-  int64_t clock_khz = 0;               // the highest multiprocessor clock
+  int64_t shared_bytes_per_block = 0;  // maximum, with opt-in
+  int64_t clock_khz = 0;               // maximum multiprocessor clock
 };
 // Vendor's nominal peak of matrix products with operands of this type, in dense TFLOP/s (without
-// sparsity): the denominator of MFU. float32 and float64: without tensor cores. 0: unknown.
+// sparsity), lowered to the device's maximum clock: the denominator of MFU. float32 and float64:
+// without tensor cores. 0: unknown.
 double nominal_tflops(const DeviceInfo& info, DType operands);
 
-// In-order queue of device work. raw: the runtime's handle.
+// In-order queue of device work; does not own it. raw: a cudaStream_t.
 struct Stream {
   void* raw = nullptr;
 };
 
+// Owner of a cudaEvent_t.
 class Event {
  public:
   Event() = default;
@@ -71,8 +73,8 @@ struct LibraryHandle {
   virtual ~LibraryHandle() = default;
 };
 
-// Context of one GPU. The thread that creates it is the only one that uses it, and gets the device
-// as its current one.
+// Context of one GPU, for the thread that opened it, whose current device it becomes. Other threads
+// only queue work on `comm`, after use_device().
 struct Context {
   Context() = default;
   virtual ~Context();
@@ -91,12 +93,12 @@ struct Context {
   std::shared_ptr<LaunchTimes> times;  // null: calls are not timed
   bool deterministic = true;
   bool autotune = false;  // time the library's algorithms for each product once; not reproducible
-  bool synchronous = false;          // wait after every launch, so that a fault is named by its op
+  bool synchronous = false;          // wait after every launch, so that an error names its op
   int64_t launches = 0;              // kernels and library calls so far
   std::optional<bool> kernels_wait;  // in begin_kernel() (launch.h); set by the first launch
   bool capturing = false;            // inside capture() of engine/device/graph.h
-  int64_t library_moves = 0;  // relocations of libraries' working memory, whose address is in
-                              // recorded work
+  int64_t library_moves = 0;  // relocations of libraries' workspaces, whose addresses recorded
+                              // work contains
   // Calls by AttentionPath; those of recorded work count when they are recorded.
   std::array<int64_t, kAttentionPaths> attention_calls = {};
   std::vector<std::string>
@@ -111,7 +113,7 @@ inline void count_attention(Context& gpu, AttentionPath path) {
   ++gpu.attention_calls[static_cast<size_t>(path)];
 }
 
-// Throws InputError with the reason if device number `device` cannot be used.
+// Opens device number `device`. Throws InputError with the reason if it cannot be used.
 std::unique_ptr<Context> open(int device);
 
 // --- implemented with the runtime ---
@@ -119,17 +121,17 @@ std::unique_ptr<Context> open(int device);
 TRIREME_CUDA_DECL DeviceStatus probe_devices();
 TRIREME_CUDA_DECL std::unique_ptr<Context> open_device(int device);
 
-// Sets the calling thread's current device. To be called once by each thread that uses it.
+// Makes the device the calling thread's current one. Call once on each other thread that uses it.
 TRIREME_CUDA_DECL void use_device(const Context& gpu);
 
 // Copies `bytes` bytes from src to dst on `stream`, between host and device in any direction. A
 // host address must be pinned memory that stays valid until the stream has run the copy.
 TRIREME_CUDA_DECL void copy_async(Context& gpu, const Stream& stream, void* dst, const void* src,
                                   int64_t bytes);
-// The same from pageable memory, on the main stream, through staging memory: src may be changed as
+// Copies from pageable memory on the main stream, through staging memory: `host` may be changed as
 // soon as it returns.
 TRIREME_CUDA_DECL void upload(Context& gpu, void* device, const void* host, int64_t bytes);
-// To pageable memory; waits for the main stream. Not for use inside a step.
+// Copies to pageable memory; waits for the main stream. Not for use inside a step.
 TRIREME_CUDA_DECL void download(Context& gpu, void* host, const void* device, int64_t bytes);
 TRIREME_CUDA_DECL void fill_bytes(Context& gpu, const Stream& stream, void* device, int value,
                                   int64_t bytes);
@@ -139,9 +141,10 @@ TRIREME_CUDA_DECL void destroy_event(void* raw);
 TRIREME_CUDA_DECL void record(const Event& event, const Stream& stream);
 TRIREME_CUDA_DECL void wait(const Stream& stream,
                             const Event& event);  // the stream waits, not the host
-// Makes the main stream wait for work of another stream and measures how long it waits there: the
-// cost of communication that no compute hides. waits_counted: waits whose times were not taken yet.
-// take_wait_seconds: total of the first `count` of them, which the stream must have completed.
+// Makes the main stream wait for work of another stream and measures how long it waits there:
+// exposed communication time. At most 16384 waits are measured before their times are taken.
+// waits_counted: waits measured whose times were not taken yet. take_wait_seconds: total of the
+// first `count` of them, which the stream must have completed.
 TRIREME_CUDA_DECL void wait_for(Context& gpu, const Event& event);
 TRIREME_CUDA_DECL int64_t waits_counted(const Context& gpu);
 TRIREME_CUDA_DECL double take_wait_seconds(Context& gpu, int64_t count);

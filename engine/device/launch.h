@@ -4,10 +4,9 @@
 //   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, a...);
 //
 // Checks the grid against the device's limits, launches nothing for an empty grid, allows dynamic
-// shared memory above 48 KiB, and checks the runtime for errors every time. The name marks the
-// launch for profilers (NVTX). The kernel must begin with begin_kernel(), since the previous kernel
-// may still be running. Under the emulator (TRIREME_EMULATED) the same call queues the kernel's
-// body there.
+// shared memory above 48 KiB, and checks for launch errors. The name marks the launch for profilers
+// (NVTX). The kernel must begin with begin_kernel(), since the previous kernel may still be
+// running. Under the emulator (TRIREME_EMULATED) the same call queues the kernel's body there.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,13 +27,14 @@ struct Grid {
   Stream* stream = nullptr;  // null: the main stream
 };
 
+// Throws Error naming the op, the runtime's call and its error.
 [[noreturn]] void fail_runtime(int error, const char* op, const char* call);
 inline void check_runtime(cudaError_t error, const char* op, const char* call) {
   if (error != cudaSuccess) [[unlikely]]
     fail_runtime(static_cast<int>(error), op, call);
 }
 
-// The parts of a launch that do not depend on the kernel's type.
+// Parts of a launch that do not depend on the kernel's type.
 struct PreparedLaunch {
   dim3 grid, block;
   cudaStream_t stream;
@@ -71,10 +71,10 @@ void launch(Context& gpu, const char* op, void (*kernel)(P...), const Grid& grid
   finish_launch(gpu, op, prepared);
 }
 
-// First statement of every kernel. From here on blocks of the next kernel may start, and after it
+// First statement of every kernel. It allows blocks of the next kernel to start, and waits until
 // the writes of earlier kernels are visible (programmatic dependent launch, CUDA Programming Guide;
-// compute capability 9.0 and up). before(): work to run while earlier kernels may still write, such
-// as a prefetch into the L2 cache; it must read nothing.
+// compute capability 9.0 and up, else no effect). before(): work to run while earlier kernels may
+// still write, such as a prefetch into the L2 cache; it must use no values from memory.
 template <class Before>
 __device__ void begin_kernel([[maybe_unused]] const Before& before) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

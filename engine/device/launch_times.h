@@ -1,8 +1,8 @@
 // Device time of every kernel and library call of a GPU's streams, by name. Implemented with the
 // runtime.
 //
-// While timing is on, two events surround each call, so a run is somewhat slower; no graph may be
-// captured.
+// While timing is on, two events surround each call, which slows the run down somewhat, and no
+// graph may be captured.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ struct LaunchTime {
 };
 
 TRIREME_CUDA_DECL void start_launch_times(Context& gpu);
-// Ends timing and waits for the calls. Sorted by time, longest first.
+// Ends timing, waits for the calls and returns their times, longest first.
 TRIREME_CUDA_DECL std::vector<LaunchTime> take_launch_times(Context& gpu);
 
 }  // namespace trireme::cuda

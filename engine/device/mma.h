@@ -1,6 +1,6 @@
 // Tensor-core matrix products of 16-bit floats or int8 by one warp: each of the 32 lanes has a
 // fragment of every matrix in its registers (PTX ISA, "Warp-level matrix instructions"). All lanes
-// take part. For CUDA sources only; under TRIREME_EMULATED the lanes exchange their values and
+// must call them. For CUDA sources only; under TRIREME_EMULATED the lanes exchange their values and
 // compute the same.
 //
 // With g = lane / 4 and t = lane % 4, and each register two neighbouring elements, the lower half
@@ -108,7 +108,7 @@ __device__ inline void copy_async_16(void* shared, const void* global, bool vali
 }
 // Ends a group of copies.
 __device__ inline void commit_copies() {}
-// Waits for the thread's own groups of copies except the last kOpen.
+// Waits for the thread's own groups of copies except the last kOpen groups.
 template <int kOpen>
 __device__ void wait_copies() {}
 

@@ -5,12 +5,13 @@
 
 namespace trireme::cuda {
 
-// Event that records the time at which its stream reached it; events of make_event() do not.
+// Creates an event that records the time at which its stream reaches it; events of make_event() do
+// not.
 TRIREME_CUDA_DECL Event make_timing_event(Context& gpu);
 // Seconds from one recorded timing event to a later one of the same stream. Waits for `end`.
 TRIREME_CUDA_DECL double seconds_between(const Event& begin, const Event& end);
 
-// Device memory in bytes: usable in total, and in use by all its users, including the libraries and
+// Device memory in bytes: usable in total, and in use by all processes, including the libraries and
 // the runtime.
 struct DeviceMemory {
   int64_t total = 0, used = 0;

@@ -1,9 +1,9 @@
-// Files that are complete or absent.
+// Atomic file writes: a file is complete or absent.
 //
 // The content is written to "<path>.tmp" next to the final name, fsynced and renamed, and the
 // directory is fsynced: after a crash, a kill or a full disk the final name has all of the old or
 // all of the new contents. A "<path>.tmp" left by a killed process is overwritten by the next
-// writer; two concurrent writers of one path are refused (advisory lock).
+// writer; a second concurrent writer of a path is refused (advisory lock).
 //
 // A file that takes long to write can be resumable: after an error, a kill or a full disk, the
 // partial file stays at "<path>.tmp", with "<path>.journal" (resume_journal.h), and the next writer
@@ -11,7 +11,8 @@
 // need not be produced again.
 //
 // Any refusal by the system (no space, quota, permissions, read-only file system, file too large)
-// throws one InputError that names the path, the bytes still needed and what to do.
+// throws FileError, an InputError that names the path, the cause, the bytes still needed if space
+// is short, and what to do.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +30,9 @@ namespace trireme {
 
 class AtomicFile {
  public:
-  // Creates "<path>.tmp". expected_bytes: the final size if known, checked against the free space
-  // at once (so that a full disk is detected before hours of writing), and named by later errors.
-  // resume_as: text that determines the content; makes the file resumable.
+  // Creates "<path>.tmp". expected_bytes: the final size, 0 if unknown; checked against the free
+  // space at once, so that a full disk is detected before hours of writing. resume_as: text that
+  // determines the content; makes the file resumable; empty: not resumable.
   explicit AtomicFile(std::string path, int64_t expected_bytes = 0,
                       const std::string& resume_as = "");
   // Without commit(): removes the temporary file, unless it is resumable and has a valid prefix.
@@ -45,16 +46,16 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view characters);
   // Makes the bytes written durable under the temporary name. A full disk is detected here at the
-  // latest. For two files that are replaced together: sync() both before commit(), which includes
-  // it.
+  // latest. To replace two files together, call sync() on both before the first commit().
   void sync();
-  // Makes the file durable under its final name. Nothing may be written afterwards.
+  // Calls sync() and makes the file durable under its final name. Nothing may be written after it.
   void commit();
 
+  // Bytes of an earlier partial file that are in place.
   int64_t kept() const { return journal_ == nullptr ? 0 : journal_->kept(); }
   // Whether an earlier partial file had other content and was discarded.
   bool begun_anew() const { return journal_ != nullptr && journal_->begun_anew(); }
-  // Skips the next `bytes` bytes, which must be kept; the caller does not produce them.
+  // Skips the next `bytes` bytes, which must be kept, in place of writing them.
   void skip(int64_t bytes);
   void read_kept(int64_t offset, std::span<std::byte> destination) const;
 
@@ -92,8 +93,8 @@ void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination
                 const std::string& path);
 
 // Appends all the bytes to an open file in one call, or none: after a partial write (full disk) it
-// truncates the file to its earlier size. Returns 0, or the errno of the failure: for records whose
-// loss must not end the program.
+// truncates the file to its earlier size. Returns 0, or the errno of the failure, for records whose
+// loss must not end the program; FileError only if the truncation fails.
 int append_whole(int descriptor, const std::string& path, std::string_view bytes);
 
 // Makes renames and creations inside `directory` durable.

@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-// Throws InputError naming the file if it cannot be read, is damaged, is truncated or has become
-// shorter than TextFile::bytes.
+// Sequential reader of a file's decompressed bytes. Opening and reading throw InputError naming the
+// file if it cannot be read, is damaged, is truncated or has become shorter than TextFile::bytes.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;

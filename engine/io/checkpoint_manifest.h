@@ -1,6 +1,6 @@
-// manifest.json of a checkpoint directory: maps parts of logical tensors to byte ranges of shards
-// (docs/reference/checkpoint-format.md). Read as hostile input: every number is checked against the
-// shape, the dtype and the other entries before it is used.
+// Manifest of a checkpoint directory (manifest.json): maps parts of logical tensors to byte ranges
+// of shards (docs/reference/checkpoint-format.md). Untrusted input: every number is checked against
+// the shape, the dtype and the other entries before it is used.
 #pragma once
 
 #include <map>
@@ -16,15 +16,15 @@ inline constexpr const char* kCheckpointFormat = "trireme-checkpoint";
 inline constexpr int kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
 
-// Kinds of value of a logical tensor: a checkpoint has several under one name. Users of the format
-// may add kinds; these are the ones that training and imports write.
+// Kinds of values stored for a logical tensor: a name may occur once per kind. Users of the format
+// may add kinds; training and imports write these.
 inline constexpr const char* kKindParam = "param";
 inline constexpr const char* kKindMaster = "master";
 inline constexpr const char* kKindExpAvg = "exp_avg";
 inline constexpr const char* kKindExpAvgSq = "exp_avg_sq";
 inline constexpr const char* kKindMomentum = "momentum";
 inline constexpr const char* kKindRouter = "router";  // selection biases and shares of experts
-inline constexpr const char* kKindMtp = "mtp";        // of layers that imports keep for exports
+inline constexpr const char* kKindMtp = "mtp";        // MTP layers that imports keep for exports
 inline constexpr const char* kKindFloat8 = "float8";  // scales of 8-bit floats and their inputs
 
 struct CheckpointSlice {
@@ -55,7 +55,7 @@ struct CheckpointManifest {
   int64_t step = 0;
   std::vector<CheckpointShard> shards;
   std::vector<CheckpointTensor> tensors;  // sorted by (kind, name)
-  std::string state;                      // a JSON object as text, of any content
+  std::string state;                      // the caller's state: any JSON object, as text
 };
 
 // Text of the file; its last entry is a checksum of all the text before it.

@@ -12,7 +12,7 @@ namespace trireme {
 
 uint64_t checksum(std::span<const std::byte> bytes);
 std::string checksum_text(uint64_t value);  // 16 lower-case hex digits
-// Inverse of checksum_text(); false for anything other than 16 hex digits.
+// Inverse of checksum_text(); false for anything other than 16 lower-case hex digits.
 bool parse_checksum(const std::string& digits, uint64_t& value);
 
 // Checksum of data passed in pieces: equal to checksum() of the whole.

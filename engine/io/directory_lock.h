@@ -15,7 +15,7 @@ inline constexpr const char* kLockName = "run.lock";
 class DirectoryLock {
  public:
   // Creates the directory if absent. `name` denotes it in messages ("output_dir"). Throws
-  // InputError naming the owner if another process has the lock, or the reason if the directory
+  // InputError naming the owner if the lock is held, or the reason if the directory or the file
   // cannot be created.
   DirectoryLock(const std::string& name, const std::string& directory);
   ~DirectoryLock();
@@ -23,9 +23,9 @@ class DirectoryLock {
   DirectoryLock& operator=(const DirectoryLock&) = delete;
 
   // Whether the directory's path still leads to the locked file: false once it was removed, moved
-  // or replaced.
+  // or replaced; true while the file system does not respond.
   bool holds() const;
-  // Warning that the file system has no locks; else empty.
+  // Warning that the file system has no locks and the directory is not protected; else empty.
   const std::string& warning() const { return warning_; }
 
  private:

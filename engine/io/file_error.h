@@ -1,4 +1,4 @@
-// Failed system call on a file with its errno, for callers that depend on the cause.
+// Error of a failed system call on a file, with its errno for callers that depend on the cause.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,17 @@
 
 namespace trireme {
 
-// Bytes an unprivileged process can still write on the file system of `path` (of its nearest
-// existing parent).
+// Bytes an unprivileged process can still write on the file system of `path`, or of its nearest
+// existing parent; 0 if unknown.
 int64_t free_bytes_at(const std::string& path);
 
 // Throws FileError for a failed system call on a file, with one form of message:
 //   cannot <action> <path>: <reason>; <what to do>
+// bytes_needed: named, with the free space, if the cause is a lack of space; 0: unknown.
 [[noreturn]] void fail_file(const char* action, const std::string& path, int error_number,
                             int64_t bytes_needed = 0);
 
-// InputError that fail_file() throws.
+// Error thrown by fail_file().
 class FileError : public InputError {
  public:
   FileError(const std::string& what, std::string path, int error_number)
@@ -30,8 +31,8 @@ class FileError : public InputError {
   int error_number_;
 };
 
-// Whether `path` exists. FileError if that is unknown (a permission, an I/O error), and for a link
-// whose target is absent: the target may be on a file system that is not mounted yet.
+// Returns whether `path` exists. Throws FileError if that is unknown (a permission, an I/O error),
+// and for a link whose target is absent: it may be on a file system that is not mounted yet.
 bool is_present(const std::string& path);
 
 }  // namespace trireme

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// kSamples: the first MiB and 64 samples of the rest, for files too large to be read in full.
+// kSamples: the first MiB and 64 samples of 4 KiB, for files too large to be read in full.
 enum class FileReading { kWhole, kSamples };
 
 // Adds a file's size and contents to a checksum; returns the size. Throws InputError if the file

@@ -5,7 +5,7 @@
 //   pair     string key, u32 type, value
 //            string: u64 length, bytes; array: u32 type, u64 count, values
 //   tensor   string name, u32 dimensions, u64 sizes (the fastest first), u32 type, u64 offset
-//   padding to general.alignment (32), then the tensors' blocks (gguf_blocks.h)
+//   padding to general.alignment (default: 32), then the tensors' blocks (gguf_blocks.h)
 //
 // Files are untrusted: counts, lengths, offsets and sizes are checked in 64 bits against the rest
 // of the file before anything is allocated for them; keys and names must be unique; tensors must
@@ -26,8 +26,8 @@
 
 namespace trireme {
 
-// Integers of all widths are int64 (u64 beyond it is refused), floats double; an array has one
-// element type.
+// Integers of all widths are int64 (a u64 beyond it is refused), floats are double; an array of
+// booleans is one of int64.
 using GgufValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>,
                                std::vector<double>, std::vector<std::string>>;
 using GgufMetadata = std::map<std::string, GgufValue>;
@@ -35,7 +35,7 @@ using GgufMetadata = std::map<std::string, GgufValue>;
 struct GgufTensor {
   std::string name;
   const GgufType* type = nullptr;
-  std::vector<int64_t> shape;  // the last dimension varies fastest, as everywhere here
+  std::vector<int64_t> shape;  // row-major, the reverse of the file's order
   int64_t offset = 0;          // bytes from the start of the data
   int64_t bytes = 0;
 };
@@ -43,9 +43,9 @@ struct GgufTensor {
 struct GgufContents {
   GgufMetadata metadata;
   std::vector<GgufTensor> tensors;
-  int64_t data_start = 0;
+  int64_t data_start = 0;  // bytes before the data
 };
-// `path` is for messages only.
+// Parses and checks all but the tensors' data. Throws InputError; `path` is for messages only.
 GgufContents parse_gguf(std::span<const std::byte> file, const std::string& path);
 
 class GgufFile : public TensorSource {
@@ -54,7 +54,7 @@ class GgufFile : public TensorSource {
   const GgufMetadata& metadata() const { return contents_.metadata; }
   std::vector<std::string> files() const override { return {path()}; }
 
-  // Value of a key; absent if the key is. InputError if it has another type.
+  // Value of a key; nullopt if the file lacks it. InputError if it has another type.
   template <class T>
   std::optional<T> get(const std::string& key) const {
     const auto found = metadata().find(key);
@@ -74,19 +74,19 @@ class GgufFile : public TensorSource {
 // Writes a file tensor by tensor, without keeping any in memory.
 class GgufWriter {
  public:
-  // Sets offset and bytes of `tensors`; shapes and types are the caller's. resume_as: as in
-  // AtomicFile; the header is added to it.
+  // The caller sets name, type and shape of `tensors`; offset and bytes are computed. resume_as: as
+  // in AtomicFile; the header is added to it.
   GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<GgufTensor> tensors,
              const std::string& resume_as = "");
-  // Skips the whole rows of the next tensor that are kept, and returns their number of values. To
-  // be called before the first write().
+  // Skips the whole rows of the next tensor that are kept (AtomicFile::kept()), and returns their
+  // number of values. Call before the first write() of the tensor.
   int64_t skip_kept();
   const AtomicFile& file() const { return file_; }
   // Appends values of the current tensor: float32, finite, whole blocks, contiguous. Returns their
-  // rounding error if they are quantised, else zeros.
+  // rounding error if they are quantized, else zeros.
   RoundingError write(const ConstTensor& values);
   void commit();
-  int64_t bytes() const { return total_; }
+  int64_t bytes() const { return total_; }  // of the whole file
 
  private:
   GgufWriter(const std::string& path, const std::string& header, std::vector<GgufTensor> tensors,

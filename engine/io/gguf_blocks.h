@@ -28,26 +28,26 @@ struct GgufType {
   const char* name;
   int64_t block = 1;           // numbers in a block
   int64_t block_bytes = 0;     // of a block
-  std::optional<DType> dtype;  // stored as this dtype; absent: quantised, or not floats
-  void (*decode)(const std::byte* block, float* numbers) = nullptr;  // quantised types only
-  void (*encode)(const float* numbers, std::byte* block) = nullptr;  // writable types only
+  std::optional<DType> dtype;  // stored as this dtype; absent: quantized, or no such DType
+  void (*decode)(const std::byte* block, float* numbers) = nullptr;  // readable quantized types
+  void (*encode)(const float* numbers, std::byte* block) = nullptr;  // writable quantized types
 };
 // nullptr for an unknown type.
 const GgufType* gguf_type(uint32_t id);
 const GgufType* gguf_type(std::string_view name);
 
-// Encoding of finite numbers. Scales fit into float16 if |x| is at most 65504 times the largest
-// code.
+// Encoders of a block of finite numbers. Scales fit into float16 if |x| is at most 65504 times the
+// largest code.
 //
 //   Q8_0   d = max |x| / 127, q = x / d rounded, halves away from zero: ggml's
 //   Q4_0   d = x / -8 of the number x of the largest |x|, q = x / d + 8 rounded, at most 15: ggml's
-//   Q4_K   s and m per 32 numbers, with the smallest squared error found by a search around the
-//          whole range (each candidate fitted to whole numbers by least squares); the largest s
+//   Q4_K   s and m per 32 numbers, with the smallest squared error among 13 scales around the one
+//          that covers the whole range, each refitted to its codes by least squares; the largest s
 //          and m become 63
 //   Q6_K   the same without m, per 16 numbers; the largest |s| becomes -128
 //
-// Deterministic: equal numbers give equal bytes on every machine. ggml's searches for K types
-// differ: the format is ggml's, not the choice of each code.
+// Deterministic: equal numbers give equal bytes on every machine. The formats are ggml's; for K
+// types ggml searches differently and may choose other codes.
 void encode_q8_0(const float* numbers, std::byte* block);
 void encode_q4_0(const float* numbers, std::byte* block);
 void encode_q4_k(const float* numbers, std::byte* block);

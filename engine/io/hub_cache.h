@@ -1,4 +1,4 @@
-// Models in HuggingFace's download cache:
+// HuggingFace's download cache of models:
 //
 //   HUB/models--ORG--NAME/refs/REVISION       the commit that a branch or tag was at
 //   HUB/models--ORG--NAME/snapshots/COMMIT/   the files of a model directory, links to blobs
@@ -11,17 +11,17 @@
 
 namespace trireme {
 
-// Model directory for the user's `word`:
-// - a folder models--ORG--NAME: its newest "main" snapshot;
-// - "ORG/NAME" or "ORG/NAME@REVISION" (a branch, a tag or a commit) where no such path exists: the
-//   snapshot in the cache.
+// Resolves a model argument to a model directory:
+// - a folder models--ORG--NAME: its snapshot of "main";
+// - a name "ORG/NAME" or "NAME", optionally with "@REVISION" (a branch, a tag or a commit; default:
+//   "main"), unless such a path exists: the snapshot in the cache.
 //
-// Any other word is returned unchanged, and so is the name of a model that is not in the cache.
-// Throws InputError if the cache has the model but not the revision, or has several snapshots and
-// no record of which is "main".
+// Any other argument is returned unchanged, and so is the name of a model that is not in the cache.
+// Without refs/main, the only snapshot is "main". Throws InputError if the cache has the model but
+// not the revision, or several snapshots without refs/main.
 std::string local_model(const std::string& word);
 
-// The folder HUB above.
+// Path of the folder HUB above.
 std::string hub_cache();
 
 }  // namespace trireme

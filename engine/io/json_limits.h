@@ -8,8 +8,8 @@ namespace trireme {
 struct JsonLimits {
   int depth = 32;
   size_t keys_per_object = 1 << 20;
-  // True: whole numbers that fit neither int64_t nor uint64_t are kept as a binary value of their
-  // digits, which engine/text/jinja reads. False: they become the nearest double.
+  // True: an integer that fits neither int64_t nor uint64_t becomes a JSON binary value of its
+  // digits, which engine/text/jinja reads. False: it becomes the nearest double.
   bool long_integers = false;
 };
 

@@ -1,5 +1,5 @@
 // Whole file mapped into memory, read-only. The mapping stays valid when the file is renamed or
-// unlinked.
+// unlinked; if it is truncated, see mapping_guard.h.
 #pragma once
 
 #include <cstddef>

@@ -11,9 +11,10 @@
 
 namespace trireme {
 
-// Takes ownership of the mapping's descriptor. Any thread.
+// Starts guarding a mapping, and takes ownership of its descriptor. Thread-safe, like the functions
+// below.
 void guard_mapping(std::span<const std::byte> mapping, int descriptor, const std::string& path);
-// To be called before unmapping.
+// Stops guarding a mapping and closes its descriptor. Call before unmapping.
 void release_mapping(std::span<const std::byte> mapping) noexcept;
 
 // Throws InputError if the file of the guarded mapping that contains `part` has been truncated

@@ -25,9 +25,9 @@ bool can_quantise(const Quantization& quantization, int64_t out, int64_t in);
 std::vector<SafetensorsSpec> quantised_parts(const Quantization& quantization,
                                              const std::string& name, int64_t out, int64_t in);
 
-// Quantizes, row by row, a matrix for which can_quantise() holds, and keeps the result; for fp8
-// also the rows of an incomplete block. The result, including the sums of the error, depends
-// neither on the number of threads nor on how many rows are added at a time.
+// Quantizes, row by row, a matrix for which can_quantise() holds, and keeps the result in memory;
+// for fp8 also the rows of an incomplete block. The result, including the sums of the error,
+// depends neither on the number of threads nor on how many rows are added at a time.
 class MatrixQuantiser {
  public:
   // kFp8 and kGptq only.

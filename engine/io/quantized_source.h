@@ -39,13 +39,14 @@ struct Quantization {
   int64_t bits = 4;                // gptq and kPackedInt: 4 or 8
   bool symmetric = true;           // kPackedInt: no zero points
   int64_t group_size = 128;        // gptq without g_idx, awq; -1: all inputs are one group
-  bool zeros_as_they_are = false;  // gptq_v2: the file stores z itself
+  bool zeros_as_they_are = false;  // gptq_v2: the file stores z, not z - 1
 };
 
 std::string quantization_name(const Quantization& quantization);  // "GPTQ 4 bits"
 
-// Source with X.weight (out, in), or X for mxfp4, in place of the tensors that store X. InputError
-// if shapes or dtypes do not match.
+// Returns a source with X.weight (out, in), or X for mxfp4, in place of the tensors that store X.
+// Its read() caches the scales of one matrix and is not thread-safe. InputError if shapes or dtypes
+// do not match.
 std::unique_ptr<TensorSource> dequantised(std::unique_ptr<SafetensorsDirectory> files,
                                           const Quantization& quantization);
 

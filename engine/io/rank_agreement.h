@@ -10,9 +10,10 @@
 
 namespace trireme {
 
-// Every rank runs `work`; rank 0 receives all results in rank order and decides; every rank returns
-// the decision. If `work` on any rank or `decide` throws, rank 0 runs `undo` and every rank throws
-// an error that names the rank (InputError if every failure was one that the user can fix).
+// Runs `work` on every rank; rank 0 passes all results, in rank order, to `decide`; every rank
+// returns its result. If `work` on any rank or `decide` throws, rank 0 runs `undo` and every rank
+// throws: an InputError if all failures were InputErrors, else an Error; it names the ranks on
+// which `work` failed, if there are several ranks.
 nlohmann::json agree(
     const CheckpointRanks& ranks, const std::function<nlohmann::json()>& work,
     const std::function<nlohmann::json(const std::vector<nlohmann::json>&)>& decide,

@@ -1,10 +1,9 @@
 // Valid prefix of a partial file, from which a later process resumes writing (atomic_file.h).
 //
 // The text file "<path>.journal" has lines of 16 hex digits: the first identifies the content, line
-// k + 1 is the checksum of the file's first k kJournalStep bytes. A resuming process reads those
-// bytes and trusts them as far as their checksums match. Hence nothing has to be synced on the way,
-// and neither a kill nor a crash of the machine, whatever it left on the disk, can make a wrong
-// byte pass for a right one.
+// k + 1 is the checksum of the file's first k * kJournalStep bytes. A resuming process reads those
+// bytes and keeps the prefix whose checksums match. Hence nothing is synced while writing: bytes
+// that a kill or a crash of the machine lost or damaged are detected and written again.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,8 @@ inline constexpr int64_t kJournalStep = int64_t{1} << 20;
 
 class ResumeJournal {
  public:
-  // identity: text that determines the content. The valid prefix of the existing file `descriptor`,
-  // kept() bytes, is read into `sum`.
+  // identity: text that determines the content. Adds the valid prefix of the existing file
+  // `descriptor`, kept() bytes, to `sum`. Throws FileError if the journal cannot be written.
   ResumeJournal(std::string path, const std::string& identity, int descriptor, ChecksumStream& sum);
   ~ResumeJournal();
   ResumeJournal(const ResumeJournal&) = delete;
@@ -28,8 +27,8 @@ class ResumeJournal {
   int64_t kept() const { return kept_; }
   bool begun_anew() const { return begun_anew_; }  // an earlier file had another identity
   bool empty() const { return steps_ == 0; }       // no prefix is worth keeping
-  // Records the checksum of all bytes up to the next multiple of kJournalStep, which the system has
-  // accepted. On a full disk only a shorter prefix is kept.
+  // Records the checksum of the file up to the next multiple of kJournalStep, which must have been
+  // passed to the system. If the journal cannot be written, only a shorter prefix is kept.
   void append(uint64_t sum);
   void remove() noexcept;
 

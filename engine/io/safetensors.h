@@ -27,7 +27,7 @@ inline constexpr int64_t kMaxSafetensorsHeader = 100'000'000;
 struct SafetensorsEntry {
   std::string name;
   std::string dtype_name;      // as in the file: "F32", "BF16", "BOOL", ...
-  std::optional<DType> dtype;  // absent for types that the engine does not compute with
+  std::optional<DType> dtype;  // absent for types that DType lacks
   std::vector<int64_t> shape;
   int64_t begin = 0, end = 0;  // bytes from the end of the header
   int64_t bytes() const { return end - begin; }
@@ -39,8 +39,8 @@ struct SafetensorsHeader {
   int64_t data_start = 0;  // bytes before the data: 8 + header length
 };
 
-// `file`: the first bytes of the file, at least up to the end of the header if it is whole.
-// `file_size`: of the whole file. `path` is for messages only.
+// file: the first bytes of the file, at least up to the end of the header unless it is truncated.
+// file_size: of the whole file. path: for messages only.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int64_t file_size,
                                            const std::string& path);
 
@@ -81,10 +81,10 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsSpec>& tensors,
                     const std::map<std::string, std::string>& metadata = {},
                     const std::string& resume_as = "");
-  // Skips what is kept of the next tensor, and returns how many of its `elements` that is. To be
-  // called before the first write().
+  // Skips the first of the next `elements` elements that are kept (AtomicFile::kept()), and returns
+  // their number. Call before writing any of them.
   int64_t skip_kept(int64_t elements, DType dtype);
-  // The same for `bytes` bytes that are kept all together or not at all.
+  // Skips the next `bytes` bytes if all are kept; returns whether it did.
   bool skip_kept_whole(int64_t bytes);
   // Appends bytes of the data: tensors in the order of `tensors`, in pieces of any size.
   void write(std::span<const std::byte> bytes);

@@ -1,11 +1,11 @@
-// Weights of a HuggingFace directory: model.safetensors, or shards with an index.
+// Weights of a HuggingFace directory: model.safetensors, else shards with an index.
 //
 //   model.safetensors.index.json   {"metadata": {...},
 //                                   "weight_map": {"tensor": "model-00001-of-00002.safetensors"}}
 //
-// Untrusted input: the index's names must not lead out of the directory, the shards' headers are
-// checked (safetensors.h), and both must name the same tensors. Missing and superfluous tensors are
-// listed in one InputError.
+// Untrusted input: the index's file names must be plain names, the shards' headers are checked
+// (safetensors.h), and both must name the same tensors. Missing and superfluous tensors are listed
+// in one InputError.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class SafetensorsDirectory : public TensorSource {
  public:
   // path: a directory, or one .safetensors file.
   explicit SafetensorsDirectory(const std::string& path);
-  // Bytes of a tensor as stored.
+  // Bytes of a tensor of this source as stored, mapped for the lifetime of this object.
   std::span<const std::byte> bytes(const SourceTensor& tensor) const;
   std::vector<std::string> files() const override;
 

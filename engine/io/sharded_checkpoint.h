@@ -4,9 +4,9 @@
 //                        manifest.json                      written last: marks a complete one
 //   <root>/latest                                           "step-00000100", updated last
 //
-// A save builds step-N.tmp, fsyncs, renames, updates `latest`, then prunes. A kill at any moment
+// A save writes step-N.tmp, fsyncs, renames, updates `latest`, then prunes. A kill at any moment
 // leaves the previous checkpoints intact; leftovers (*.tmp, *.deleting) are removed by the next
-// save.
+// save without resume_as.
 #pragma once
 
 #include <functional>
@@ -45,13 +45,15 @@ struct CheckpointPart {
 struct SaveOptions {
   std::string root;  // directory of all checkpoints of the run, created if absent
   int64_t step = 0;
-  int64_t keep_last = 0;  // complete checkpoints to keep, including the new one; 0: all
+  // Complete checkpoints to keep, including the new one; 0: all. Checkpoints of higher steps and
+  // damaged ones are always kept.
+  int64_t keep_last = 0;
   // Whether keep_last counts a complete checkpoint; one that is not counted is removed once
   // keep_last later ones are kept. Empty: all count.
   std::function<bool(const class CheckpointReader&)> counts = {};
-  // Passes the bytes of a part's data from element `first` on to `take`, in order, in pieces: for
-  // data outside host memory. Empty: all data is in host memory. With finish_reading, `take` may be
-  // called on another thread, after all earlier parts, until finish_reading has returned.
+  // Passes the bytes of a part's data, starting at element `first`, to `take` in order, in pieces:
+  // for data outside host memory. Empty: all data is in host memory. With finish_reading, `take`
+  // may be called asynchronously on another thread, part by part, until finish_reading returns.
   using Bytes = std::span<const std::byte>;
   using Take = std::function<void(Bytes)>;
   std::function<void(const ConstTensor& data, int64_t first, const Take& take)> read = {};
@@ -72,17 +74,17 @@ struct SavedCheckpoint {
   std::string warning;               // set if the checkpoint is safe but pruning failed
 };
 
-// Collective over `ranks`. `state` (rank 0's) is stored unchanged. Throws InputError on *every*
-// rank if any rank fails (a full disk is detected before writing if the file system reports its
-// free space). A failed save leaves only what resume_as can resume from, under a name that readers
-// do not take for a checkpoint.
+// Saves a checkpoint; collective over `ranks`. `state`: a JSON object or null, stored unchanged;
+// rank 0's is used. Throws on *every* rank if any rank fails, as agree() does (rank_agreement.h). A
+// full disk is detected before writing if the file system reports its free space. A failed save
+// leaves at most files to resume from, under a name that readers ignore.
 SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const std::vector<CheckpointPart>& parts,
                                 const nlohmann::ordered_json& state,
                                 const CheckpointRanks& ranks = {});
 
-// Removes partial checkpoints of killed processes under `root`, which may be absent. To be called
-// by one rank while none saves.
+// Removes partial checkpoints of killed processes under `root`, which may be absent. Call on one
+// rank while none saves.
 void sweep_leftovers(const std::string& root);
 
 class CheckpointReader {
@@ -99,19 +101,18 @@ class CheckpointReader {
   int64_t step() const { return manifest_.step; }
   nlohmann::ordered_json state() const;
   const CheckpointTensor* find(std::string_view kind, std::string_view name) const;
-  // Throws InputError listing what the checkpoint contains if (kind, name) is absent or its shape
-  // or dtype differs.
+  // As find(), but throws InputError if (kind, name) is absent or has another shape or dtype.
   const CheckpointTensor& require(std::string_view kind, std::string_view name, DType dtype,
                                   const std::vector<int64_t>& shape) const;
 
   // Reads elements [begin, begin + destination.numel()) of the flattened `box` of a logical tensor,
-  // however its parts were saved. The dtypes must agree; `destination` is contiguous.
+  // however its parts were saved. `destination` is contiguous, on the host, of the tensor's dtype.
   void read(const CheckpointTensor& tensor, const TensorBox& box, int64_t begin,
             const Tensor& destination) const;
   void read_whole(const CheckpointTensor& tensor, const Tensor& destination) const;
 
-  // Reads every byte and compares checksums. One line per damaged shard, naming the tensor; empty:
-  // intact.
+  // Reads every byte and compares checksums. Returns one line per damaged shard, naming the tensor;
+  // empty: intact. Throws FileError if a shard cannot be read.
   std::vector<std::string> verify() const;
 
  private:
@@ -127,10 +128,10 @@ struct NewestCheckpoint {
   std::string directory;             // empty: none found
   std::vector<std::string> skipped;  // why newer ones were skipped, one line each
 };
-// Newest checkpoint under `root` that verifies: every byte is read if `thorough`, else only
-// manifest and shard sizes. `root` may be absent. FileError if `root`, or a checkpoint newer than
-// the newest complete one, cannot be read for any reason other than a missing file: it may be
-// complete.
+// Finds the newest checkpoint under `root` that is intact and not in `doubt`; checks every byte if
+// `thorough`, else only manifest and shard sizes. `root` may be absent. Throws FileError if `root`
+// or a checkpoint newer than the one found cannot be read for any reason other than a missing file:
+// it may be complete.
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true,
                                    const CheckpointDoubt& doubt = {});
 

@@ -1,7 +1,7 @@
 // Parser for untrusted JSON: the text must be exactly one value, keys of an object are unique,
-// nesting and the number of keys are bounded. For .cpp files only (it includes the JSON library).
-// Parsing is compiled once, in strict_json.cpp: it takes half the compile time of a file that uses
-// JSON.
+// nesting and the number of keys are bounded. For .cpp files only: it includes the JSON library.
+// Parsing is compiled once, in strict_json.cpp: it would take half the compile time of each file
+// that uses JSON.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,24 @@
 
 namespace trireme {
 
-// JsonType: nlohmann::json or nlohmann::ordered_json (keeps the order; finding a key is linear in
-// their number). `what` is the prefix of messages: "shard.safetensors: header". O(n log n) for any
-// n bytes.
+// JsonType: nlohmann::json or nlohmann::ordered_json (keeps the order of keys; lookup is linear in
+// their number). Throws InputError; `what` is the prefix of messages: "shard.safetensors: header".
+// Takes O(n log n) for any n bytes.
 template <class JsonType>
 JsonType parse_strict_json(std::string_view json_text, const std::string& what,
                            const JsonLimits& limits = {});
 
-// Value as the library parses it, for our own texts and for lines of data: the last of equal keys
-// wins, any depth. If not JSON: a value with is_discarded().
+// Parses as the library does, for trusted text and for lines of data: the last of equal keys wins,
+// depth is not limited. Returns a value with is_discarded() if the text is not JSON.
 template <class JsonType>
 JsonType parse_json_text(std::string_view json_text);
 
-// Whether the only fault of a text is one outside JSON's grammar: a \u escape of half a surrogate
-// pair, which is not a character.
+// Returns whether a text would be valid JSON but for \u escapes of lone surrogates, which are no
+// characters.
 bool has_lone_surrogate(std::string_view json_text);
 
-// Unsigned integer that fits int64_t; InputError naming `what` for anything else.
+// Returns a non-negative integer that fits int64_t; throws InputError naming `what` for anything
+// else.
 template <class JsonType>
 int64_t strict_size(const JsonType& value, const std::string& what) {
   if (!value.is_number_unsigned() ||

@@ -1,5 +1,5 @@
-// Value builder of strict_json.cpp, for readers with more detailed errors.
-// For .cpp files only (it includes the JSON library).
+// Value builder of strict_json.cpp, to derive from for more detailed errors. For .cpp files only: it
+// includes the JSON library.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,9 +13,9 @@
 
 namespace trireme {
 
-// Builds the value while checking. The library's own parser with a callback scans all earlier
-// members of an object after each one, and a file may have a million; and it silently keeps the
-// last of equal keys.
+// SAX handler that builds a value and checks limits and unique keys. The library's own parser with
+// a callback scans all earlier members of an object after each one, and a file may have a million;
+// and it silently keeps the last of equal keys. `what` must outlive the builder.
 template <class JsonType>
 class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
  public:

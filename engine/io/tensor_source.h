@@ -1,4 +1,4 @@
-// Named tensors of third-party files, read in pieces and converted to the reader's dtype:
+// Named tensors of third-party files, read in pieces and converted to the caller's dtype:
 // safetensors (safetensors_directory.h), GGUF (gguf.h) and quantized safetensors
 // (quantized_source.h).
 #pragma once
@@ -17,7 +17,7 @@ namespace trireme {
 struct SourceTensor {
   std::string name;
   std::string dtype_name;      // name in the file: "BF16", "Q4_K"
-  std::optional<DType> dtype;  // dtype in which read() is lossless; absent: no float values
+  std::optional<DType> dtype;  // lossless for read(), which needs a float type; absent: none
   std::vector<int64_t> shape;  // row-major, the last dimension varies fastest
   int64_t bytes = 0;           // in the file
   bool quantised = false;      // stored with fewer bits than `dtype`
@@ -31,10 +31,10 @@ class TensorSource {
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   const SourceTensor* find(std::string_view name) const;  // nullptr when absent
   virtual std::vector<std::string> files() const = 0;     // that store the tensors
-  // Reads elements [begin, begin + destination.numel()) of the flattened tensor, rounded once to
-  // the dtype of `destination`: a contiguous float tensor on the host. Keeps nothing else in memory
-  // except pages of the file and, for quantized kinds, one block. InputError for a tensor without
-  // float values.
+  // Reads elements [begin, begin + destination.numel()) of the flattened `tensor`, an element of
+  // tensors(), rounded once to the dtype of `destination`: a contiguous float tensor on the host.
+  // Needs at most 1 MiB more and, for quantized safetensors, the scales of one matrix. InputError
+  // for a tensor without float values.
   void read(const SourceTensor& tensor, int64_t begin, const Tensor& destination) const;
 
  protected:
@@ -48,9 +48,9 @@ class TensorSource {
   std::map<std::string, size_t, std::less<>> by_name_;
 };
 
-// destination[i] = element i of `from` (a float dtype, any alignment), rounded once.
+// destination[i] = element i of `from`, of type `dtype` (float types, any alignment), rounded once.
 void convert_elements(const Tensor& destination, DType dtype, std::span<const std::byte> from);
-// The same from values computed in float32.
+// The same from float32.
 void convert_elements(const Tensor& destination, std::span<const float> from);
 
 // Whether two tensors of a source have the same values in float32, bit by bit. False for different

@@ -1,7 +1,7 @@
 // Text files of documents, plain or compressed.
 //
 //   .jsonl, .json     one JSON object per line; the document is the string under `json_key`
-//   .json             or one array of such objects, if "[" is the file's first character
+//   .json             or one array of such objects, if "[" is the first character after blanks
 //   anything else     the whole file is one document
 //   + .gz, .zst       the same, compressed
 //
@@ -25,8 +25,8 @@ struct TextFile {
   int64_t bytes = 0;  // on disk
 };
 
-// Files for `paths`, at least one. InputError for a path that is missing or not a file, for a
-// folder without text, and if all files are empty.
+// Returns the files for `paths`, at least one. InputError for a path that is missing or neither a
+// file nor a folder, for a folder without text, and if all files are empty.
 std::vector<TextFile> list_text_files(const std::vector<std::string>& paths);
 
 }  // namespace trireme

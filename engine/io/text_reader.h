@@ -1,7 +1,7 @@
 // Reader of documents from text files (text_files.h), in a fixed order. Text must be UTF-8 without
-// NUL bytes; a byte order mark is dropped. U+0000 written as \u0000 in a JSON line is an ordinary
-// character. Every problem is an InputError naming the file and, if there is one, the line, and for
-// an array the number of the record. An array is read in pieces: one record of it is in memory.
+// NUL bytes, at most 1 GiB per record; a byte order mark is dropped. U+0000 written as \u0000 in a
+// JSON line is an ordinary character. Every problem is an InputError naming the file and, if there
+// is one, the line and the number of the record in an array. Only one record is in memory.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class TextReader {
   explicit TextReader(std::vector<TextFile> files, std::string json_key = "text");
   ~TextReader();
 
-  // Reads the next record, skipping blank lines; false at the end. nullptr skips it unread.
+  // Reads the next record, skipping blank lines; false at the end. nullptr: skips the record.
   bool next(TextRecord* record);
-  // Document of a record. May run on several threads at once.
+  // Returns the document of a record: checks and parses it. Thread-safe.
   std::string document(TextRecord&& record) const;
   // Location for messages: "FILE:LINE", "FILE:LINE: record 3" of an array, or the file.
   std::string place(const TextRecord& record) const;

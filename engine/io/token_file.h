@@ -34,12 +34,12 @@ std::string_view token_type_name(TokenType type);
 // Type that Megatron's preprocessing selects: 16 bits below 65500 ids, else 32.
 TokenType token_type_for_vocabulary(int64_t vocab_size);
 
-// PREFIX without a trailing ".bin" or ".idx", which users paste.
+// Returns PREFIX without a trailing ".bin" or ".idx", which users may paste.
 std::string token_file_prefix(const std::string& path);
 
-// Read-only and memory-mapped; safe to share between threads. Opening checks the whole index for
-// consistency and against the size of the .bin, so that no later read can leave the files.
-// InputError names the file and the problem.
+// Read-only, memory-mapped pair of files; thread-safe. Opening checks the whole index for
+// consistency and against the size of the .bin, so that no later read is out of bounds; InputError
+// names the file and the problem.
 class TokenFile {
  public:
   explicit TokenFile(const std::string& prefix);
@@ -56,7 +56,7 @@ class TokenFile {
   void copy_tokens(int64_t begin, int64_t count, int32_t* out) const;
 
   TokenType type() const { return type_; }
-  // "uint16", or "uint16 (DeepSpeed's code 6)" if the sizes decided the meaning of the code.
+  // "uint16", or "uint16 (DeepSpeed's code 6)" if the code has another meaning in Megatron.
   std::string type_text() const;
   const std::string& prefix() const { return prefix_; }
 
@@ -79,17 +79,18 @@ class TokenFile {
   const std::byte* documents_ = nullptr;  // (documents + 1) int64
 };
 
-// Writes a pair. Both files grow under temporary names; commit() makes both durable there, then
-// renames the .bin first and the .idx last, so that a pair with an .idx is complete. commit()
-// replaces an existing pair, and leaves it unchanged if the disk has no room for the new one.
+// Writer of a pair, of any type but kU32 and kU64. Both files grow under temporary names; commit()
+// makes both durable there, then renames the .bin first and the .idx last, so that a pair with an
+// .idx is complete. commit() replaces an existing pair, and leaves it unchanged if the disk has no
+// room for the new one.
 class TokenFileWriter {
  public:
   TokenFileWriter(const std::string& prefix, TokenType type);
 
   void add_document(std::span<const int32_t> tokens);  // one sequence
-  // One length per sequence; they must add up to the number of tokens.
+  // lengths: one per sequence, in tokens; they must add up to the number of tokens.
   void add_document(std::span<const int32_t> tokens, std::span<const int32_t> lengths);
-  // Copies document `document` of another file, of any type, unchanged.
+  // Copies a document of another file, of any type; its tokens must fit this file's type.
   void add_document_of(const TokenFile& file, int64_t document);
   void add_all_of(const TokenFile& file);
   void commit();

@@ -1,5 +1,6 @@
 // Overlapped reading and writing: the caller fills blocks of memory, a second thread consumes them
-// in order.
+// in order. The first exception of a `use` is rethrown by block(), push() or finish(), and no later
+// `use` is called.
 #pragma once
 
 #include <condition_variable>
@@ -18,22 +19,20 @@ namespace trireme {
 class WriteBehind {
  public:
   using Use = std::function<void(std::span<std::byte> filled)>;
-  // blocks: maximum number, including the one being filled and the one in use.
+  // blocks: maximum number of blocks, including the one being filled and the one in use.
   explicit WriteBehind(int blocks);
   ~WriteBehind();  // waits for the block in use; later blocks are dropped
   WriteBehind(const WriteBehind&) = delete;
   WriteBehind& operator=(const WriteBehind&) = delete;
 
-  // Memory to fill, with malloc()'s alignment; waits until a block is free. At most one block is
-  // with the caller at a time.
+  // Returns memory to fill, aligned as by malloc(), with undefined content; waits until a block is
+  // free. The caller has at most one block at a time.
   std::span<std::byte> block(int64_t bytes);
   // Submits the filled block: the second thread calls `use` with it after all earlier ones.
   void push(Use use);
   // Waits until every block has been used.
   void finish();
-  // Drops blocks not yet used and waits for the one in use: no `use` is called afterwards. The
-  // first exception of a `use` is rethrown by block(), push() or finish(), and no later `use` is
-  // called.
+  // Drops the blocks not yet used and waits for the one in use. Only destruction may follow.
   void abandon();
 
  private:

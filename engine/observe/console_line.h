@@ -1,5 +1,5 @@
-// Console and train.log line of a training step: Megatron-LM's fields, wording and widths, because
-// users' parsers know them, with tokens/s and MFU appended.
+// Console and train.log line of a training step: Megatron-LM's fields, wording and widths, which
+// existing parsers expect, with tokens/s and MFU appended.
 #pragma once
 
 #include <string>

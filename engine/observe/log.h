@@ -1,7 +1,8 @@
 // Log messages: to stderr and, once opened, to the run's train.log. Thread-safe.
 //
-// Only rank 0 writes "info" and "debug"; warnings and errors of any rank are shown with the rank's
-// number. A progress bar is erased before a line and redrawn after it (console.h).
+// Only rank 0 writes "info" and "debug"; every rank writes warnings and errors, with the prefix
+// "[rank N]" on ranks above 0. A progress bar is erased before a line and redrawn after it
+// (console.h).
 #pragma once
 
 #include <string>
@@ -18,10 +19,10 @@ void open_log_file(const std::string& path);  // appends; InputError if it canno
 void close_log_file();
 void log_message(LogLevel level, const std::string& message);
 // Reports a failure that ends the program, on any rank: "trireme: error: message", to stderr and to
-// train.log.
+// train.log, with control characters escaped.
 void report_failure(const std::string& message);
-// Writes a line with its own timestamp (console_line.h) unchanged to stdout and to train.log; rank
-// 0 only.
+// Writes a line that has its own timestamp (console_line.h) unchanged to stdout and to train.log;
+// rank 0 only.
 void log_line(const std::string& line);
 
 template <class... Parts>

@@ -1,5 +1,5 @@
-// metrics.jsonl: one JSON object per line, numbers in the shortest form that reads back to the same
-// double.
+// Writer and reader of metrics.jsonl: one JSON object per line, numbers as the shortest decimals
+// that parse to the same double.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,20 +10,20 @@
 
 namespace trireme {
 
-nlohmann::ordered_json step_metrics_to_json(const StepMetrics& metrics);  // non-finite: null
+nlohmann::ordered_json step_metrics_to_json(const StepMetrics& metrics);  // dumps non-finite: null
 
 class MetricsFile {
  public:
   MetricsFile() = default;
-  // resume_step < 0: a new file. Otherwise keeps the records up to and including that step, so that
-  // a resumed run's file equals an uninterrupted one's; a line torn by a kill is dropped.
+  // resume_step < 0: truncates the file. Otherwise keeps the records up to and including that step,
+  // so that a resumed run's file equals an uninterrupted one's; a line torn by a kill is dropped.
   MetricsFile(std::string path, int64_t resume_step = -1);
   ~MetricsFile();
   MetricsFile(MetricsFile&& other) noexcept;
   MetricsFile& operator=(MetricsFile&& other) noexcept;
-  // Passes each line to the system in one call before it returns. If the system accepts only a part
+  // Passes the line to the system in one call before it returns. If the system accepts only a part
   // of it or nothing (a full disk), the file is left as it was, the first such record is reported
-  // with a warning, and the run continues: a record is not worth a run.
+  // with a warning, and the run continues without it.
   void write(const nlohmann::ordered_json& record);
   void write(const StepMetrics& metrics);
 
@@ -33,7 +33,7 @@ class MetricsFile {
   bool warned_ = false;
 };
 
-// All complete records of a file; a torn last line is ignored, any other invalid line is an
+// Returns all complete records of a file; a torn last line is ignored, any other invalid line is an
 // InputError.
 std::vector<nlohmann::ordered_json> read_metrics(const std::string& path);
 

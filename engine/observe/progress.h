@@ -14,14 +14,14 @@ std::string format_duration(double seconds);
 std::string format_count(double count);   // 950, 12.3k, 4.56M, 7.89G
 std::string format_bytes(int64_t bytes);  // 950 B, 12.3 KiB, 4.56 MiB, 7.89 GiB
 
-// Text of the bar, at most `columns` wide; the least important fields are left out first.
+// Text of the bar, at most `columns` characters; the least important fields are left out first.
 //   pretrain  42% [########......] 840/2000  loss 1.9312  12.3k tok/s  ETA 1:23
 std::string progress_line(const std::string& label, const StepMetrics& metrics, double eta_seconds,
                           int columns);
 
 class ProgressBar {
  public:
-  // first_step: steps done before this process (a resumed run), so that the ETA uses its own speed.
+  // first_step: steps done before this process (a resumed run), which the ETA's speed excludes.
   ProgressBar(std::string label, int64_t first_step);
   ~ProgressBar();  // removes the line
   ProgressBar(const ProgressBar&) = delete;

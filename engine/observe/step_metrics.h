@@ -1,4 +1,4 @@
-// Report of a training step: one record for metrics.jsonl, the console line, the progress bar and
+// Metrics of a training step: one record for metrics.jsonl, the console line, the progress bar and
 // TensorBoard (docs/reference/metrics.md).
 #pragma once
 
@@ -19,14 +19,15 @@ struct StepMetrics {
   int64_t tokens = 0;             // tokens of this step over all ranks
   int64_t consumed_tokens = 0;
   double loss = 0;       // nats per valid token
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;  // global L2 norm before clipping
   double lr = 0;
   double loss_scale = 1;
   double step_ms = 0;
   double tokens_per_second = 0;  // over all ranks
   double model_tflops = 0;       // TFLOP/s per rank by `flops_formula`
   std::string flops_formula;
-  std::optional<double> mfu;  // of the measured peak; absent when the peak was not measured
+  // model_tflops / peak: a GPU's nominal peak, a CPU's measured one. Absent if unknown or above 1.
+  std::optional<double> mfu;
   int64_t arena_bytes = 0;
   int64_t allocation_count = 0;
   bool skipped = false;                   // the optimizer did not step: non-finite loss or gradient

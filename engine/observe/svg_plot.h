@@ -24,18 +24,19 @@ struct Plot {
   std::vector<PlotSeries> series;
 };
 
-// SVG of a plot. Long series are thinned to the resolution of the width, keeping each column's
-// extremes. A plot without a point has a message instead of axes.
+// SVG of a plot. Series of more than two points per pixel are thinned, keeping the extremes of each
+// pixel column. A plot without a point has a message instead of axes.
 std::string svg_plot(const Plot& plot);
 
-// Round numbers that cover [low, high] with about `wanted` steps of 1, 2 or 5 times a power of ten.
+// Multiples, inside [low, high], of a step of 1, 2 or 5 times a power of ten: about `wanted` steps.
 std::vector<double> linear_ticks(double low, double high, int wanted);
-// Powers of ten inside the range; if there are few, with 2 and 5 between them, or round numbers.
+// Powers of ten inside [low, high], with 2 and 5 times them below 2.5 decades; linear_ticks() if
+// there are fewer than three.
 std::vector<double> log_ticks(double low, double high);
-std::string tick_text(double value);  // 0, 2.5, 1k, 20M, 1e-5
+std::string tick_text(double value);  // 0, 2.5, 1k, 20M, 1e-05
 
 // Symmetric moving average, so that the curve does not lag the values: weights (1 - alpha)^distance
-// with alpha = 2 / (window + 1), normalised at the ends. Non-finite values are skipped.
+// with alpha = 2 / (window + 1), normalized to a sum of 1. Non-finite values are skipped.
 std::vector<double> smoothed(const std::vector<double>& values, double window);
 
 }  // namespace trireme

@@ -10,22 +10,24 @@
 
 namespace trireme {
 
-// Bytes of one record; exposed for tests.
+// Bytes of one TFRecord frame and of one Event message; exposed for tests. wall_time: seconds since
+// 1970.
 std::string tfrecord(std::string_view payload);
 std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value);
 
 class TensorBoardWriter {
  public:
   TensorBoardWriter() = default;
-  // Creates a new events file in `directory` for the steps from first_step on, and makes
-  // TensorBoard discard those of earlier files: a resumed run repeats them.
+  // Creates a new events file in `directory`, itself created if absent, for the steps from
+  // first_step on, and makes TensorBoard discard these steps of earlier files, since a resumed run
+  // repeats them.
   TensorBoardWriter(const std::string& directory, int64_t first_step);
   ~TensorBoardWriter();
   TensorBoardWriter(TensorBoardWriter&& other) noexcept;
   TensorBoardWriter& operator=(TensorBoardWriter&& other) noexcept;
 
   void scalar(int64_t step, std::string_view tag, double value);
-  // Writes all scalars of a step. If the disk is full, scalars are left out, with one warning.
+  // Writes the scalars of a step. If the disk is full, scalars are left out, with one warning.
   void write(const StepMetrics& metrics);
 
  private:

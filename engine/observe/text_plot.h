@@ -14,8 +14,8 @@ enum class Glyphs { kBraille, kAscii };
 //        | '::...
 //   1.80 |     '''::......
 //         1          2000
-// Each column shows the mean of its values. Non-finite values are gaps; "" if there is nothing to
-// draw.
+// Each column shows the mean of its values; columns between those with values are interpolated. x
+// is ascending. Non-finite y are skipped; "" if there is nothing to draw.
 std::string text_plot(const std::vector<double>& x, const std::vector<double>& y, int columns,
                       int rows, Glyphs glyphs = Glyphs::kBraille);
 

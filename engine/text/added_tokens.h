@@ -1,5 +1,5 @@
-// Added tokens: found in a text before it is split into words. Special tokens ("<|im_start|>"), and
-// words added to a vocabulary.
+// Added tokens: special tokens ("<|im_start|>") and words added to a vocabulary, matched in a text
+// before it is split into words.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace trireme {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool special = false;                 // has no text: decoded to nothing
+  bool special = false;                 // a control token: decoded to no text
   bool normalized = false;              // matched after the normalizer
   bool single_word = false;             // matches only between characters that belong to no word
   bool lstrip = false, rstrip = false;  // also matches the white space on that side
@@ -35,12 +35,12 @@ class AddedTokens {
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
   const std::vector<AddedToken>& all() const { return tokens_; }
-  // Bytes of the longest token, as matched; -1: one of them also matches white space.
+  // Bytes of the longest token, as matched; -1: no bound, since a token has lstrip or rstrip.
   int64_t longest() const { return longest_; }
 
-  // Splits a text: calls token(id) and text(part) for its pieces in order; parts are not empty.
-  // `normalized` selects the tokens to match. Special ones only with `special`, and none with a
-  // break in it (EncodeOptions::breaks).
+  // Splits a text: calls token(id) for each token and part(text) for the text between, in order; no
+  // part is empty. Matches the tokens with this `normalized` flag, the longest at each position;
+  // special ones only with `special` and without a break inside (EncodeOptions::breaks).
   void split(std::string_view text, bool normalized, bool special, std::span<const size_t> breaks,
              const std::function<void(int32_t)>& token,
              const std::function<void(std::string_view)>& part) const;

@@ -9,14 +9,14 @@ namespace trireme {
 
 class CaseFolds {
  public:
-  // Built at the first call, which iterates over the planes that have letters with case.
+  // Returns the tables, built at the first call. May be called by several threads.
   static const CaseFolds& get();
 
-  // Characters with the same folding as `c`, including `c`; only `c` if it has no case.
+  // Returns the characters with the same folding as `c`, including `c`; only `c` if it has no case.
   std::u32string equals(char32_t c) const;
-  // Folding of `c`: one to three characters.
+  // Returns the folding of `c`: one to three characters.
   std::u32string fold(char32_t c) const;
-  // Characters that fold to this sequence of two or three; empty: none.
+  // Returns the characters that fold to this sequence of two or three; empty: none.
   const std::u32string& folding_to(const std::u32string& sequence) const;
   // Every character with case, sorted.
   const std::u32string& all() const { return all_; }

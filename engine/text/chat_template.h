@@ -1,6 +1,6 @@
-// Chat templates: Jinja2 programs of models that render a conversation as text
-// (engine/text/chat_template_sources.h). Our own interpreter: templates access only the variables
-// passed to them, within limits of steps, depth and size.
+// Chat templates: Jinja2 programs that render a conversation as a model's input text
+// (engine/text/chat_template_sources.h). They run in an interpreter of our own, with access only to
+// the variables passed to them, and with limits of steps, depth and size.
 //
 // The language is the one configured by HuggingFace's transformers: trim_blocks, lstrip_blocks,
 // break and continue, {% generation %}, macros and call blocks, with, block, filter and recursive
@@ -31,30 +31,31 @@ struct TemplateLimits {
 struct RenderedChat {
   std::string text;
   // Byte ranges of the text between {% generation %} tags: the assistant's output. Empty if part of
-  // it passed through a macro, a filter or a variable: its position is then unknown.
+  // it was captured by a macro, a filter or a variable, because its position is then unknown.
   std::vector<std::pair<size_t, size_t>> generated;
-  // Those of "tools" and "documents" that were passed and that the template did not read.
+  // "tools" and "documents", as far as they were passed, not empty, and not read by the template.
   std::vector<std::string> unread = {};
 };
 
 // Chat templates of a model: usually one; else chosen_chat_template() selects one by name.
 class ChatTemplate {
  public:
-  // Throws InputError with the line if the template cannot be parsed. If there are several, only
-  // the default one is checked here, the others when they render.
+  // Throws InputError with the line if the template cannot be parsed. Of several, only the default
+  // one is checked here, the others when they render.
   explicit ChatTemplate(std::string_view source);
   explicit ChatTemplate(const ChatTemplateSources& sources);
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // variables: an object: "messages", "tools", "add_generation_prompt", "bos_token" ...; "tools"
-  // and "documents" are null unless given, as in transformers. "chat_template" names one of several
-  // templates and is not a variable. now: the time for strftime_now. InputError if the template
-  // refuses its input (raise_exception) or fails. May be called by several threads.
+  // Renders the template. variables: an object with "messages", "tools", "add_generation_prompt",
+  // "bos_token" and so on; "tools" and "documents" are null unless given, as in transformers.
+  // "chat_template" names one of several templates and is not a variable. now: the time that
+  // strftime_now formats. Throws InputError if the template refuses its input (raise_exception) or
+  // fails. May be called by several threads.
   RenderedChat render(const nlohmann::ordered_json& variables, const TemplateLimits& limits = {},
                       std::time_t now = std::time(nullptr)) const;
-  // Whether the template selected for these variables reads a message member of this name
+  // Returns whether the template selected for these variables reads a message member of this name
   // (members_read()).
   bool reads_member(std::string_view name, const nlohmann::ordered_json& variables) const;
   const ChatTemplateSources& sources() const { return sources_; }

@@ -1,4 +1,4 @@
-// Splitter of a text at the control tokens spelled in it, for tokenizers whose library has none.
+// Splitter of a text at the control tokens spelled in it, and lookup of breaks.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@ inline const Trie& no_controls() {
   return kNone;
 }
 
-// Whether one of the ascending offsets is in (begin, end].
+// Returns whether one of the ascending offsets is in (begin, end].
 inline bool has_break(std::span<const size_t> breaks, size_t begin, size_t end) {
   const auto first = std::ranges::upper_bound(breaks, begin);
   return first != breaks.end() && *first <= end;
 }
 
-// Appends the ids of the controls; plain(part) appends those of the text between, in order. The
-// longest of several controls matches, none with a break in it (EncodeOptions::breaks). plain is
-// also called for an empty text.
+// Appends the ids of the controls, and calls plain(part), which appends those of the text between,
+// in order. The longest of several controls matches, none with a break inside
+// (EncodeOptions::breaks). plain is also called if the whole text is empty.
 template <class Plain>
 void split_at_controls(std::string_view text, const Trie& controls, std::span<const size_t> breaks,
                        std::vector<int32_t>& ids, Plain&& plain) {

@@ -1,6 +1,6 @@
-// Conversation rendered by a model's chat template, with the content of messages kept as text: a
-// special token spelled in a message ("<|im_end|>") is not encoded as that token, so that no
-// message can imitate another role by writing its markup.
+// Writer of conversations: renders a conversation with a model's chat template and keeps the
+// content of messages as text. A special token spelled in a message ("<|im_end|>") is not encoded
+// as that token, so that no message can imitate another role by writing its markup.
 #pragma once
 
 #include <map>
@@ -19,21 +19,21 @@ struct WrittenConversation : RenderedChat {
   // For EncodeOptions::breaks, ascending: the offset after the first character of each special
   // token spelled in a message. Empty if none is.
   std::vector<size_t> breaks;
-  // Members of messages with text that the template does not read, each once: the text is lost.
+  // Members of messages whose text the template does not write (lost_members()), each once.
   std::vector<std::string> unread_members = {};
 };
 
 // Throws InputError if the template did not read tools or documents that were passed
 // (RenderedChat::unread). Not for part of a conversation, which may be rendered without them.
 void check_all_read(const WrittenConversation& written);
-// Text of that error, for one variable.
+// Returns the text of that error for one variable.
 std::string unread_text(const std::string& variable);
 
-// The tokenizer's special tokens as spelled, with their ids.
+// Returns the tokenizer's control tokens as spelled, with their ids.
 Trie special_tokens(const Tokenizer& tokenizer);
 
-// For EncodeOptions::breaks: the offset after the first character of each special token that a text
-// spells, including overlapping ones.
+// Returns, for EncodeOptions::breaks, the offset after the first character of each special token
+// that a text spells, including overlapping ones.
 std::vector<size_t> breaks_of(std::string_view text, const Trie& specials);
 
 class ConversationWriter {
@@ -42,14 +42,14 @@ class ConversationWriter {
   // tokens, as in HuggingFace's apply_chat_template().
   ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer, bool as_markup = false);
 
-  // variables: as for ChatTemplate::render(); bos_token, eos_token and those of named_tokens() are
-  // the tokenizer's unless given; messages and tools are normalized by read_chat_variables(), and
-  // "continue_final_message" is handled by FinalMessage. InputError if "messages" is not a list
-  // of objects, or if the template refuses its input.
+  // Renders a conversation. variables: as for ChatTemplate::render(); bos_token, eos_token and
+  // those of named_tokens() are the tokenizer's unless given; messages and tools are normalized by
+  // read_chat_variables(), and "continue_final_message" is handled by FinalMessage. InputError if
+  // "messages" is not a list of objects, or if the template refuses its input.
   WrittenConversation write(nlohmann::ordered_json variables) const;
-  // Special tokens that the templates write after an assistant's message. If such a token is not
-  // the tokenizer's EOS ("<|im_end|>", "<|eot_id|>"), few of the files next to a tokenizer mention
-  // it.
+  // Returns the special tokens that the templates write after an assistant's message. Such a token
+  // ("<|im_end|>", "<|eot_id|>") may differ from the tokenizer's EOS, and a model's files seldom
+  // list it as a stop token.
   std::vector<int32_t> ends_of_turn() const;
 
  private:

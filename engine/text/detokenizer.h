@@ -1,8 +1,8 @@
-// Incremental detokenization: text of tokens that arrive one at a time.
+// Incremental detokenization: text of tokens that are sampled one at a time.
 //
 // The pieces concatenate to the decoding of the whole sequence, and no piece is revised: bytes of
-// an unfinished character are kept pending, and so is a run of byte tokens if the tokenizer decides
-// over the whole run.
+// an unfinished character stay pending, and so does a run of byte tokens if the tokenizer decodes
+// the run as a whole.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,26 @@ class Tokenizer;
 // Text that is final after a token.
 struct DetokenizedText {
   std::string text = {};  // valid UTF-8
-  // Bytes of `text` per token, in the order of push(). A token of an undecided run gets its share
-  // together with a later one.
+  // Bytes of `text` per token, in the order of push(). The share of a token of a pending run is
+  // appended by a later call.
   std::vector<size_t> shares = {};
 };
 
-// Detokenizer of one text. Not shared between threads; the tokenizer must outlive it.
+// Detokenizer of one text. Not safe to share between threads; the tokenizer must outlive it.
 class Detokenizer {
  public:
   virtual ~Detokenizer() = default;
-  // Adds the next token; appends to `out`. shown: its text is output; a control token's text is its
-  // spelling.
+  // Adds the next token and appends to `out`. shown: its text is output; that of a control token is
+  // its spelling.
   virtual void push(int32_t id, bool shown, DetokenizedText& out) = 0;
   // Ends the text: appends the rest and the missing shares. Text beyond the shares belongs to the
   // last token.
   virtual void finish(DetokenizedText& out) = 0;
-  // Whether finish() may append text beyond the shares.
+  // Returns whether finish() may append text beyond the shares.
   virtual bool has_partial() const = 0;
 };
 
-// Text of tokens that are bytes; invalid UTF-8 is repaired by maximal subparts.
+// Detokenizer of tokens that are bytes; each maximal subpart of invalid UTF-8 becomes one U+FFFD.
 class ByteDetokenizer final : public Detokenizer {
  public:
   explicit ByteDetokenizer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -6,13 +6,13 @@
 
 namespace trireme {
 
-// Pre-tokenizer: words by a split expression, then spelled in the byte alphabet.
+// Pre-tokenizer: splits words by an expression, then spells them in the byte alphabet.
 struct GgufCut {
   const char* name;
   const char* expression;  // "": ByteLevel's own
   bool composes;           // NFC first
-  bool keeps_words;        // a word that is a token is encoded as it, whatever the merges
-  bool adds_bos;           // where the file has no add_bos_token
+  bool keeps_words;        // a word that is a token is encoded as that token, without merges
+  bool adds_bos;           // default of add_bos_token
 };
 const GgufCut* find_gguf_cut(const std::string& name);          // nullptr: unknown
 const GgufCut* find_gguf_cut(const nlohmann::json& tokenizer);  // of a tokenizer.json

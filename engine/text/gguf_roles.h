@@ -16,7 +16,7 @@ namespace trireme {
 inline constexpr const char* kGgufWhole = "tokenizer.huggingface.json";
 inline constexpr JsonLimits kGgufJsonLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
 
-// Vocabulary of a file, and ids of kTokenRoles by key.
+// Vocabulary of a file, and token ids by the keys of kTokenRoles.
 struct GgufTokens {
   std::vector<std::string> tokens;
   std::vector<int64_t> types;  // SentencePieces::Type
@@ -31,22 +31,24 @@ struct GgufTokens {
   const std::string& name(int64_t of) const { return tokens.at(static_cast<size_t>(of)); }
 };
 
-// Tokens of tokenizer.ggml.tokens, or else of the file's embedded tokenizer.json. InputError if
-// there are no tokens, types do not match or an id is not one of theirs.
+// Returns the tokens of tokenizer.ggml.tokens, or else of the file's embedded tokenizer.json.
+// InputError if there are no tokens, if the number of types differs from that of tokens, or if the
+// id of a role is outside the vocabulary.
 GgufTokens gguf_tokens(const GgufFile& file);
 
-// tokenizer_config.json equivalent to the file's keys, without chat templates: names of bos, eos,
-// padding and others, kConfigGgufMetadata for keys without a name there, and the other content of
-// kGgufTokenizerConfig. A role other than bos and eos whose token is plain text ("!") is not named,
-// because that would make the token special.
+// Returns a tokenizer_config.json equivalent to the file's keys, without chat templates: names of
+// bos, eos, padding and others, kConfigGgufMetadata for keys that have no name there, and the other
+// content of kGgufTokenizerConfig. A role other than bos and eos whose token is plain text ("!") is
+// not named, because that would make the token special.
 nlohmann::json gguf_tokenizer_config(const GgufFile& file, const GgufTokens& tokens);
 
-// The reverse, into metadata: ids of the roles, and the rest of the configuration. `config`: "" for
-// none. InputError for a kConfigGgufMetadata that is not from a GGUF file.
+// The reverse: adds the ids of the roles and the rest of the configuration to the metadata.
+// `config`: contents of a tokenizer_config.json, "" for none. InputError for a kConfigGgufMetadata
+// with other keys than those of a GGUF tokenizer.
 void add_gguf_roles(const Tokenizer& tokenizer, const std::string& config, const std::string& name,
                     GgufMetadata& metadata);
 
-// Whether bos and eos are added around a text.
+// Tokens that encoding adds around a text (EncodeOptions::add_special).
 struct TokensAround {
   bool bos, eos;
 };

@@ -21,17 +21,17 @@
 
 namespace trireme {
 
-// InputError if the file has no tokenizer, or an unknown one, which is named.
+// Loads the tokenizer of a file. InputError if it has none, or an unknown one, which is named.
 std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path);
 
-// Names and contents of the equivalent files of a HuggingFace model: first tokenizer.json, or
-// tokenizer.model for SentencePiece, then tokenizer_config.json, then chat_template.jinja, if any,
-// and further templates. InputError in the cases of load_gguf_tokenizer().
+// Names and contents of the equivalent files of a HuggingFace model: tokenizer.json, or
+// tokenizer.model for SentencePiece, then tokenizer_config.json, then the files of chat templates
+// (chat_template_sources.h). InputError in the cases of load_gguf_tokenizer().
 using GgufTokenizerFiles = std::vector<std::pair<std::string, std::string>>;
 GgufTokenizerFiles gguf_tokenizer_files(const std::string& path);
 
-// GGUF metadata of a tokenizer. spec: as for load_tokenizer(). vocab_size: rows of the model's
-// embedding; ids beyond the tokenizer's get filler tokens.
+// Returns the GGUF metadata of a tokenizer. spec: as for load_tokenizer(). vocab_size: rows of the
+// model's embedding; ids beyond the tokenizer's get filler tokens.
 //   byte-level tokenizer.json   as a whole, and in llama.cpp's keys if they can express its words
 //   SentencePiece model         in llama.cpp's keys
 //   either                      special tokens by role, tokenizer_config.json, chat templates

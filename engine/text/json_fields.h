@@ -12,6 +12,7 @@ namespace trireme {
 
 inline constexpr int kMaxSequenceDepth = 8;  // of nested sequences
 
+// Returns the field; InputError if it is missing or of the wrong type.
 template <class T>
 T field(const nlohmann::json& json, const char* name, const std::string& what) {
   const auto found = json.is_object() ? json.find(name) : json.end();
@@ -25,7 +26,7 @@ T field(const nlohmann::json& json, const char* name, const std::string& what) {
   }
 }
 
-// `fallback` if the field is missing or null.
+// Returns the field, or `fallback` if it is missing or null.
 template <class T>
 T field_or(const nlohmann::json& json, const char* name, const std::string& what, T fallback) {
   const auto found = json.is_object() ? json.find(name) : json.end();
@@ -37,7 +38,7 @@ inline std::string type_of(const nlohmann::json& json, const std::string& what) 
   return field<std::string>(json, "type", what);
 }
 
-// Members of a Sequence, under the name that this kind of part uses.
+// Returns the members of a Sequence: its list of this name, which depends on the kind of part.
 inline const nlohmann::json& members(const nlohmann::json& json, const char* name,
                                      const std::string& what) {
   const auto found = json.find(name);
@@ -46,7 +47,7 @@ inline const nlohmann::json& members(const nlohmann::json& json, const char* nam
   return *found;
 }
 
-// {"String": text} or {"Regex": expression}.
+// Returns the expression of the field "pattern": {"String": text} or {"Regex": expression}.
 inline Regex pattern_of(const nlohmann::json& json, const std::string& what) {
   const auto found = json.find("pattern");
   if (found != json.end() && found->is_object()) {

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-// Variables that transformers passes to a chat template:
+// Returns the token variables that transformers passes to a chat template:
 //   - unk_token, sep_token, pad_token, cls_token and mask_token
 //   - every other key "..._token" of tokenizer_config.json whose value is a token
 //   - the names in extra_special_tokens and model_specific_special_tokens, if these are objects

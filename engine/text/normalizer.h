@@ -1,4 +1,4 @@
-// Normalizers of a tokenizer.json: text to text, before it is split into words.
+// Normalizers of a tokenizer.json: change a text before it is split into words.
 //
 // NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace and Sequence.
 #pragma once

@@ -26,9 +26,10 @@ class PreTokenizer {
   // file.
   PreTokenizer(const nlohmann::json& json, const std::string& what);
   void apply(Words& words) const;
-  // Whether there is a ByteLevel: tokens are spelled in its alphabet, one character per byte.
+  // Returns whether there is a ByteLevel: tokens are spelled in its alphabet, one character per
+  // byte.
   bool byte_level() const { return byte_level_; }
-  // Whether the words make up the whole text, and nothing is dropped or shortened.
+  // Returns whether the words make up the whole text: nothing is dropped or shortened.
   bool keeps_text() const { return keeps_text_; }
 
  private:

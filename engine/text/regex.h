@@ -1,8 +1,9 @@
 // Regular expressions over UTF-8 with the syntax and results of Oniguruma (its own syntax, its
 // default options), which HuggingFace's tokenizers use; matched by PCRE2.
 //
-// engine/text/regex_syntax.h translates them. Constructs without a translation (absent operators,
-// callouts, text segments, references to recursion levels, options for ASCII) are refused.
+// engine/text/regex_syntax.h translates the syntax. Constructs without a translation (absent
+// operators, callouts, text segments, references to recursion levels, options for ASCII) are
+// refused with InputError.
 #pragma once
 
 #include <memory>
@@ -19,9 +20,9 @@ class Regex {
   struct Match {
     size_t begin = 0, end = 0;
   };
-  // First match at or after `from`; false if there is none. `text` is valid UTF-8 and `from` the
-  // start of a character. InputError if matching exceeds its limits. May be called by several
-  // threads.
+  // Finds the first match at or after `from`; false if there is none. `text` must be valid UTF-8
+  // and `from` the start of a character. InputError if matching exceeds its limits. May be called
+  // by several threads.
   bool find(std::string_view text, size_t from, Match& match) const;
   const std::string& pattern() const { return pattern_; }
 
@@ -43,7 +44,7 @@ class RegexMatches {
   size_t from_ = 0, last_end_ = std::string_view::npos;
 };
 
-// Expression that matches exactly `text`.
+// Returns an expression that matches exactly `text`.
 std::string quoted_pattern(std::string_view text);
 
 }  // namespace trireme

@@ -20,14 +20,14 @@ struct CharacterSet {
   void add(CharacterSet set);
 };
 
-// Set of \p{name}. The names "word", "digit", "space" and "xdigit" are the sets of \w, \d, \s and
-// \h. InputError with `what` for a name that is unknown or has no translation. Outside classes,
-// "word" includes the superscripts and fractions of Latin-1.
+// Returns the set of \p{name}. The names "word", "digit", "space" and "xdigit" are the sets of \w,
+// \d, \s and \h. InputError with `what` for a name that is unknown or has no translation. Outside
+// classes, "word" includes the superscripts and fractions of Latin-1.
 CharacterSet property_set(const std::string& name, bool in_class, const std::string& what);
 // Set of [[:name:]]; false for an unknown name.
 bool posix_set(const std::string& name, CharacterSet& out);
 
-// PCRE2 fragment that matches one character of the set.
+// Returns a PCRE2 fragment that matches one character of the set.
 std::string class_fragment(const CharacterSet& set);
 // The same under (?i): every character with the same case folding as a member is also a member.
 // With `sequences`, a set that is not negated also matches its members' foldings to several

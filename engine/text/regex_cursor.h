@@ -1,4 +1,4 @@
-// Cursor over a regular expression of Oniguruma, and the parsers shared by its parts.
+// Cursor over a regular expression of Oniguruma, and parsers of escapes and classes.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct PatternCursor {
   int depth = 0;
 
   bool done() const { return at >= text.size(); }
-  // Byte `ahead` positions after the next one; '\0' past the end.
+  // Returns the byte `ahead` positions after the next one; '\0' past the end.
   char peek(size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
   bool take(std::string_view expected);
-  // Text up to `end`, which is consumed too; fails if it is missing.
+  // Consumes and returns the text up to `end`, and consumes `end`; fails if it is missing.
   std::string take_until(char end);
   char32_t take_character();
   int take_number();  // -1 if there is none; fails above 100000, Oniguruma's maximum

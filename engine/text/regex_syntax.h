@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-// PCRE2 expression that matches what `pattern` matches in Oniguruma, for PCRE2_UTF, PCRE2_UCP and
-// newlines that are line feeds. InputError, prefixed by `what`, for an invalid expression and for a
-// construct without a translation.
+// Returns a PCRE2 expression with the same matches as `pattern` in Oniguruma, for PCRE2_UTF,
+// PCRE2_UCP and line feeds as newlines. InputError, prefixed by `what`, for an invalid expression
+// and for a construct without a translation.
 std::string translated_regex(const std::string& pattern, const std::string& what);
 
 }  // namespace trireme

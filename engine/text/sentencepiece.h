@@ -17,7 +17,7 @@ namespace trireme {
 // Settings of a model from other files.
 struct SentencePieceSettings {
   // Tokens that the model lacks, with ids after its own and without gaps, or other spellings for
-  // some of its ids. They are matched in a text before the model sees it.
+  // some of its ids. They are matched in a text before the model encodes the rest.
   std::vector<AddedToken> added = {};
   std::optional<std::string> bos = {}, eos = {};  // absent: the model's own; empty: none
   bool adds_bos = true, adds_eos = false;         // around a text (EncodeOptions::add_special)
@@ -28,8 +28,8 @@ struct SentencePieceSettings {
   bool leading_space_once = false;              // not before text after an added token
 };
 
-// eod is the model's eos, bos its bos, unless the files next to it name others
-// (tokenizer_config.h), whose add_bos_token, add_eos_token, add_prefix_space and legacy are also
+// Loads a model. eod is the model's eos and bos its bos, unless the files next to it name others
+// (tokenizer_config.h); their add_bos_token, add_eos_token, add_prefix_space and legacy are also
 // used. InputError for a file that is not a SentencePiece model, is damaged, or was crafted to
 // crash the library.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path);
@@ -46,10 +46,11 @@ struct SentencePieceTraining {
   std::string model_type = "bpe";  // or "unigram"
 };
 
-// Bytes of a model trained on the sentences that `next` yields until it returns false. Text is
-// preserved (no normalisation, white space kept, bytes for characters outside the vocabulary), so
-// decode(encode(x)) == x. Ids: 0 <unk>, 1 <s>, 2 </s>, then 256 bytes, then pieces. Deterministic
-// on every machine. InputError if the vocabulary is too small or the text too short for it.
+// Trains a model on the sentences that `next` yields until it returns false, and returns its bytes.
+// Text is preserved (no normalization, white space kept, bytes for characters outside the
+// vocabulary), so that decode(encode(x)) == x. Ids: 0 <unk>, 1 <s>, 2 </s>, then 256 bytes, then
+// pieces. Deterministic on every machine. InputError if the vocabulary is too small, or the text
+// too short for it.
 std::string train_sentencepiece(const SentencePieceTraining& options,
                                 const std::function<bool(std::string& sentence)>& next);
 

@@ -17,8 +17,8 @@ struct SentencePieceFacts {
 };
 
 // Parses the protocol buffer and checks the character map, which the library follows without bounds
-// checks: a double-array trie whose every step must stay inside the array, and values that must
-// point into the table of replacements. InputError with `name` and the damage.
+// checks: every step of its double-array trie must stay inside the array, and its values must point
+// into the table of replacements. InputError with `name` and the damage.
 SentencePieceFacts check_sentencepiece_model(std::string_view model, const std::string& name);
 
 // Fields of a model, for conversion from and to other descriptions of such a tokenizer
@@ -40,7 +40,7 @@ struct SentencePieces {
 SentencePieces take_apart(std::string_view model, const std::string& name);
 std::string put_together(const SentencePieces& parts);
 
-// Model with or without a space added before a text: appends the field, whose last value wins.
+// Returns the model with add_dummy_prefix set: appends the field, of which the last value counts.
 std::string with_leading_space(std::string_view model, bool adds);
 
 }  // namespace trireme

@@ -1,9 +1,9 @@
 // Byte-pair encoding of a SentencePiece model word by word, if that gives the same ids as the
 // library.
 //
-// No piece crosses a word boundary, so that words are encoded separately and cached. Boundaries are
-// before the first of a run of spaces, and around ASCII characters that occur in no piece of
-// several characters.
+// No piece crosses a word boundary, so that words can be encoded separately and cached. Boundaries
+// are before each run of spaces, and around ASCII characters that occur in no piece of several
+// characters.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ namespace trireme {
 
 class SentencePieceWords {
  public:
-  // nullptr if the model does not guarantee equal ids: unigram models (sums of floats depend on the
-  // library's order), a character map, folded or unescaped white space, user-defined and unused
-  // pieces, no byte fallback, pieces with spaces after other characters or with characters that are
-  // not pieces themselves.
+  // Returns nullptr if equal ids are not guaranteed: unigram models (sums of floats depend on the
+  // library's order), a character map, folded or unescaped white space, spaces as suffixes,
+  // user-defined and unused pieces, no byte fallback, pieces with spaces after other characters or
+  // with characters that are not pieces themselves.
   static std::unique_ptr<SentencePieceWords> make(const SentencePieces& parts,
                                                   const std::string& name);
 

@@ -18,10 +18,10 @@ class TokenDecoder {
  public:
   // `json`: the object "decoder", or null. `what` is the prefix of messages: the file.
   TokenDecoder(const nlohmann::json& json, const std::string& what);
-  // Bytes that a token appends to earlier text; a byte token appends its byte.
+  // Returns the bytes that a token appends to earlier text; a byte token appends its byte.
   std::string bytes(const std::string& token) const;
-  // Whether bytes() of a token may be longer than the token; bytes() throws InputError if it is far
-  // too long.
+  // Returns whether bytes() of a token may be longer than the token. bytes() throws InputError for
+  // more than 1 MiB.
   bool expands() const { return expands_; }
 
   class Stream;
@@ -34,7 +34,7 @@ class TokenDecoder {
     std::string from = {};  // Strip: the character
     std::string to = {};
     size_t left = 0, right = 0;
-    bool drops_first = false;  // Metaspace: no spaces in the first token
+    bool drops_first = false;  // Metaspace: removes the spaces of the first token
   };
   void add(const nlohmann::json& json, const std::string& what, int depth);
   void add_stage(Stage stage, const std::string& what);
@@ -47,7 +47,7 @@ class TokenDecoder {
   bool fused_ = false, expands_ = false;
 };
 
-// Text of tokens, one at a time. The decoder must outlive it.
+// Decodes tokens one at a time. The decoder must outlive it.
 class TokenDecoder::Stream {
  public:
   // at_start: no token precedes the text.
@@ -60,7 +60,7 @@ class TokenDecoder::Stream {
  private:
   struct State {
     bool first = true;    // no token so far
-    std::string held;     // input that the stage cannot decide yet
+    std::string held;     // pending input, whose output depends on later tokens
     size_t stripped = 0;  // characters removed at the start
   };
   struct RunToken {
@@ -78,10 +78,10 @@ class TokenDecoder::Stream {
   const TokenDecoder& decoder_;
   std::vector<State> states_;
   std::string text_;             // produced by the current call
-  std::vector<RunToken> run_;    // tokens of the undecided run
+  std::vector<RunToken> run_;    // tokens of the pending run of byte tokens
   size_t complete_ = 0;          // bytes of the run that form complete characters
-  bool run_is_invalid_ = false;  // its bytes are U+FFFD, one each
-  bool joined_run_ = false;      // the current token belongs to it
+  bool run_is_invalid_ = false;  // each of its bytes becomes a U+FFFD
+  bool joined_run_ = false;      // the current token belongs to the run
   size_t run_text_ = 0;          // bytes of text_ produced by the run
 };
 

@@ -21,10 +21,10 @@ class TokenModel {
   virtual int64_t max_bytes_of_id() const = 0;
 };
 
-// Byte-pair encoding (Sennrich et al. 2016): joins the pair of neighbouring symbols whose merge was
-// learnt first, of equal pairs the leftmost, until no pair has a merge. Symbols start as
-// characters, or as bytes with `byte_level`; those that the vocabulary lacks become byte tokens, or
-// the unknown token. `json`: the object "model" of type BPE; `what` is the prefix of messages.
+// Byte-pair encoding (Sennrich et al. 2016): joins the pair of neighbouring symbols with the lowest
+// merge rank, of equal pairs the leftmost, until no pair has a merge. The initial symbols are
+// characters, or bytes with `byte_level`; those that the vocabulary lacks become byte tokens or the
+// unknown token. `json`: the object "model" of type BPE; `what` is the prefix of messages.
 std::unique_ptr<TokenModel> make_bpe(const nlohmann::json& json, bool byte_level,
                                      const std::string& what);
 

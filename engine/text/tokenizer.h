@@ -14,13 +14,13 @@ namespace trireme {
 
 struct EncodeOptions {
   bool add_special = false;    // tokens that the model expects around a text, usually bos
-  bool parse_special = false;  // markup such as "</s>" in the text is encoded as that token
+  bool parse_special = false;  // a special token spelled in the text ("</s>") is encoded as such
   // Ascending offsets into the text: a special token spelled in [begin, end) with one of them in
   // (begin, end] is encoded as text (engine/text/conversation.h).
   std::span<const size_t> breaks = {};
 };
 
-// Safe to share between threads.
+// Tokenizer, safe to share between threads.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -35,20 +35,19 @@ class Tokenizer {
   // Appends the bytes that `id` contributes after other tokens, possibly part of a UTF-8 character;
   // nothing for a control id.
   virtual void append_bytes(int32_t id, std::string& out) const = 0;
-  // Detokenizer of a sequence, token by token. at_start: no token with text precedes it (drops the
-  // space that encoding added before the first word).
+  // Returns a detokenizer of a sequence. at_start: no token with text precedes it, so that the
+  // space that encoding added before the first word is dropped.
   virtual std::unique_ptr<Detokenizer> detokenizer(bool at_start = true) const;
 
   // Id of a token as spelled in the vocabulary; -1: none.
   virtual int32_t find(std::string_view token) const = 0;
   virtual std::string token(int32_t id) const = 0;
 
-  // The whole text as valid UTF-8; control ids are omitted, or spelled out with show_control.
+  // Returns the whole text as valid UTF-8; control ids are omitted, or spelled with show_control.
   std::string decode(std::span<const int32_t> ids, bool show_control = false) const;
 
-  // Maximum number of bytes of a text per id: encode() returns at least bytes / this many ids. 0:
-  // no bound is known, for example if white space is dropped or a run of unknown characters is one
-  // id.
+  // Maximum number m of bytes of text per id: encode() returns at least bytes / m ids. 0: no bound
+  // is known, for example if white space is dropped or a run of unknown characters is one id.
   virtual int64_t max_bytes_of_id() const { return 0; }
 
  protected:
@@ -67,7 +66,8 @@ void check_ids_fit(const Tokenizer& tokenizer, int64_t model_ids);
 // tokenizer.model). InputError with the accepted forms for anything else.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 
-// File that load_tokenizer() reads; `spec` itself if it reads none.
+// Returns the file that load_tokenizer() reads: for a directory, its tokenizer.json or else its
+// tokenizer.model; otherwise, or if it has neither, `spec` itself.
 std::string tokenizer_file(const std::string& spec);
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer();

@@ -1,5 +1,5 @@
 // Settings in the files next to a tokenizer: tokenizer_config.json, special_tokens_map.json and
-// added_tokens.json, read like transformers 5.
+// added_tokens.json, read as transformers 5 does.
 #pragma once
 
 #include <map>
@@ -25,11 +25,11 @@ struct TokenizerConfig {
   std::string gguf_metadata;  // JSON of kConfigGgufMetadata; "": none
 };
 
-// `text`: contents of a tokenizer_config.json; "" for none. `name` is the prefix of messages.
-// InputError for damage and for keys that are unknown or refused (tokenizer_keys.h).
+// Parses `text`, the contents of a tokenizer_config.json; "" for none. `name` is the prefix of
+// messages. InputError for damage and for keys that are unknown or refused (tokenizer_keys.h).
 TokenizerConfig parse_tokenizer_config(std::string_view text, const std::string& name);
 
-// tokenizer_config.json equivalent to the three files in a directory; "" if none of them exists.
+// Returns a tokenizer_config.json equivalent to the three files in a directory; "" if none exists.
 std::string tokenizer_config_beside(const std::string& directory);
 
 }  // namespace trireme

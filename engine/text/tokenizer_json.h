@@ -4,8 +4,11 @@
 //        -> post-processor
 //
 // Models BPE and Unigram; post-processors TemplateProcessing, ByteLevel (which changes no id) and
-// Sequence. bos and eod are tokenizer_config.json's bos_token and eos_token; without them the
-// tokens that the template adds before and after a text, then <|endoftext|> and </s>.
+// Sequence. bos and eod are bos_token and eos_token of tokenizer_config.json. Without these keys:
+// the token that the template adds before or after a text, if it is one, else the first of these
+// that the vocabulary has:
+//   bos   <|begin_of_text|>, <s>, <|endoftext|>
+//   eod   <|endoftext|>, <|end_of_text|>, </s>
 #pragma once
 
 #include <memory>
@@ -16,7 +19,8 @@
 
 namespace trireme {
 
-// InputError if the file is damaged or uses an unsupported feature, which is named.
+// Loads a tokenizer. InputError if the file is damaged or uses an unsupported feature, which is
+// named.
 std::unique_ptr<Tokenizer> load_tokenizer_json(const std::string& path);
 // The same from the files' contents; config: "" for none. `name` is used in place of the path.
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view config,

@@ -1,4 +1,4 @@
-// Keys of tokenizer files: read, without effect, or refused.
+// Keys of tokenizer files, and how each is handled: read, ignored or refused.
 #pragma once
 
 #include <string>
@@ -42,7 +42,7 @@ inline constexpr const char* kGgufTokenizerConfig = "tokenizer.trireme.config";
 inline constexpr const char* kConfigGgufMetadata = "gguf_metadata";
 
 // Schema of tokenizer_config.json, for its check and for docs/reference/model-keys.md. The row
-// "*_token" is any other key with this ending: transformers treats it as a special token.
+// "*_token" stands for any other key with this suffix: transformers treats it as a special token.
 const Schema& tokenizer_config_schema();
 // Schema of GGUF metadata after "tokenizer.", without chat_template.NAME.
 const Schema& gguf_tokenizer_schema();

@@ -1,4 +1,4 @@
-// Trie: set of strings with values, searched for those that start at a position.
+// Trie: map from strings to values, searched for the strings that start at a position of a text.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace trireme {
 
 class Trie {
  public:
-  // From (string, value) pairs; the later value of a repeated string wins. No string is empty.
+  // Builds the trie from (string, value) pairs: no string is empty, no value negative. Of a
+  // repeated string the last value counts.
   explicit Trie(std::vector<std::pair<std::string, int32_t>> entries = {}) {
     std::ranges::stable_sort(entries, {}, &std::pair<std::string, int32_t>::first);
     nodes_.push_back({});

@@ -13,12 +13,12 @@ std::string lower_case(std::string_view text);
 bool is_letter(char32_t c);         // general category L
 bool is_numeric(char32_t c);        // general category N
 bool is_decimal_digit(char32_t c);  // general category Nd
-// Without marks (general category M).
+// Returns the text without marks (general category M).
 std::string strip_marks(std::string_view text);
 
-// Decodes the character that starts at `at` and moves `at` past it.
+// Decodes the character that starts at `at`, and advances `at` past it.
 char32_t next_character(std::string_view text, size_t& at);
-// Bytes of the character with this first byte; 1 for 0xF8 and above, which start none.
+// Returns the bytes of the character with this first byte; 1 for 0xF8 and above, which start none.
 size_t character_bytes(char lead);
 void append_character(char32_t c, std::string& out);
 

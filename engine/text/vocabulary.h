@@ -18,17 +18,17 @@ struct StringHash {
   size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
 };
 
-// Vocabulary; ids need not be dense. -1: no such token.
+// Map between tokens and ids; ids need not be dense. find() returns -1 if there is no such token.
 class Vocabulary {
  public:
-  // Refuses ids and strings above the limits, and an id for two strings. `what` is the prefix of
-  // messages.
+  // Adds a token. InputError, prefixed by `what`, for an id or a string outside the limits, an
+  // empty string, or a second string for an id. Of a repeated string the last id counts.
   void add(const std::string& token, int64_t id, const std::string& what);
   int32_t find(std::string_view token) const {
     const auto found = ids_.find(token);
     return found == ids_.end() ? -1 : found->second;
   }
-  // "" for ids in a gap.
+  // Returns the token of an id in [0, size()); "" for ids in a gap.
   const std::string& token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
   int64_t size() const { return std::ssize(tokens_); }  // the largest id plus 1
   int64_t longest() const { return longest_; }          // bytes of the longest token
@@ -39,13 +39,14 @@ class Vocabulary {
   int64_t longest_ = 0;
 };
 
-// Ids of the tokens "<0x00>" ... "<0xFF>"; empty if one is missing.
+// Returns the ids of the tokens "<0x00>" ... "<0xFF>"; empty if one is missing.
 std::vector<int32_t> byte_tokens(const Vocabulary& vocabulary);
 
 // --- the alphabet of ByteLevel ---
 //
 // Each byte is spelled as a character: the visible ones of Latin-1 as themselves, the others from
-// U+0100 on.
+// U+0100 on. Returns the bytes of `spelled`; if a character is not in the alphabet, `spelled`
+// unchanged.
 std::string byte_level_bytes(std::string_view spelled, bool& all_in_alphabet);
 
 }  // namespace trireme

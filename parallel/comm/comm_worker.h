@@ -32,8 +32,8 @@ struct Work::State {
   std::string group;
 };
 
-// Executor of one rank's operations. Satisfies MPI_THREAD_SERIALIZED: only the thread that executes
-// an operation, the caller's or the worker's, is inside the transport.
+// Executor of one rank's operations. Satisfies MPI_THREAD_SERIALIZED: one thread at a time, a
+// caller's or the worker's, is inside the transport, to execute an operation or progress messages.
 class CommWorker {
  public:
   CommWorker() = default;
@@ -42,8 +42,9 @@ class CommWorker {
   CommWorker& operator=(const CommWorker&) = delete;
 
   // Runs f after all operations started before: in the calling thread if none is in progress, else
-  // in the worker thread.
+  // in the worker thread. Returns when f has ended; rethrows its exception.
   void run(const std::function<void()>& f);
+  // Queues f for the worker thread. device: device work that remains after f.
   Work start(std::function<void()> f, std::shared_ptr<DevicePart> device = nullptr);
   // Work whose host part is finished: only the device work remains.
   static Work queued(std::shared_ptr<DevicePart> device);

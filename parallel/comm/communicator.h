@@ -18,8 +18,7 @@
 //   The context's thread starts the operations. An operation runs after the work that was queued on
 //   the main stream when it was started. Work::wait() makes the main stream, and no other, wait for
 //   the operation. A blocking form is the async form followed by that wait: the host does not learn
-//   when an operation ends, and Traffic counts no seconds for it. Traffic counts the bytes that the
-//   host's ring would send.
+//   when an operation ends.
 //     nccl    Collectives, send, recv and send_recv are queued on the context's comm stream, in the
 //             order in which this rank starts them over all groups: the host waits for nothing. A
 //             send ends when it is received, so neighbours that exchange must use send_recv. Posted
@@ -27,9 +26,10 @@
 //             the order of sending whatever their tags, so receives must be posted in that order.
 //             Every rank needs its own GPU. NCCL rounds sums of 16-bit floats at every hop, in an
 //             order that NCCL chooses and that is the same in every run on the same machines.
+//             Traffic counts the bytes that the host's ring would send, and no seconds.
 //     staged  Through pinned host memory and the host's transport: any transport, any number of
-//             ranks per GPU. The host waits for copies. The bits are those of the host's
-//             collectives.
+//             ranks per GPU. The host waits for copies. The bits and the traffic are those of
+//             the host's collectives.
 //   A lost rank ends NCCL's operations too: the device continues with undefined results, and the
 //   next operation or Work::wait() throws. Values read by the host since then are invalid
 //   (check_alive).
@@ -68,7 +68,7 @@ enum class DeviceBackend : uint8_t {
 };
 DeviceBackend parse_device_backend(const std::string& name);  // "auto", "nccl", "staged"
 
-// Path of posted messages from one group rank to another.
+// Direction of posted messages between two group ranks.
 struct MessagePath {
   int from = 0, to = 0;
   auto operator<=>(const MessagePath&) const = default;
@@ -112,7 +112,7 @@ class Work {
   Work() = default;   // no operation: done
   void wait() const;  // returns when the operation is done; rethrows its error
   bool done() const;
-  double seconds() const;  // time the operation took once it ran; 0 before
+  double seconds() const;  // duration on the host; 0 until it ends, and always with NCCL
  private:
   friend class CommWorker;
   struct State;
@@ -188,7 +188,8 @@ class Communicator {
   // group's device backend is opened here, not during its first operation.
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name);
 
-  // Both wait for the operations started so far, then read or clear this rank's counters.
+  // Both wait for the operations started so far, then read or clear this rank's counters of the
+  // group.
   Traffic traffic() const;
   void reset_traffic();
 

@@ -5,17 +5,18 @@
 
 namespace trireme {
 
+// Kinds of launchers. kMpi: mpirun, srun with PMI, hydra. kTcp: MASTER_ADDR, MASTER_PORT, RANK and
+// WORLD_SIZE are set, and there is no MPI launcher. kNone: a single rank; RANK and WORLD_SIZE are
+// not set, or WORLD_SIZE is 1 and MASTER_ADDR is not set.
 enum class Launcher { kNone, kMpi, kTcp };
-// Launcher kinds, detected from environment variables. mpirun, srun with PMI, hydra: kMpi.
-// MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE without an MPI launcher: kTcp. None of them, or one
-// rank without an address: kNone, a single rank. Detection starts nothing. InputError if a variable
-// is invalid, and if only some of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set.
 struct LauncherInfo {
   Launcher kind = Launcher::kNone;
   std::string name = "none";  // "mpirun", "srun", "torchrun variables", ...
   int ranks = 1;
   int rank = 0;
 };
+// Detects the launcher from environment variables; starts nothing. InputError if a variable is
+// invalid, and if RANK or WORLD_SIZE is set without the others that kTcp needs.
 LauncherInfo detect_launcher();
 
 }  // namespace trireme

@@ -10,19 +10,18 @@
 
 namespace trireme {
 
-// Names of the variables beyond those of torchrun-style launchers (MASTER_ADDR, MASTER_PORT, RANK,
-// WORLD_SIZE).
+// Variables beyond those of torchrun-style launchers (MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE).
 // Secret of the run, and a file whose first line is the secret.
 inline constexpr const char* kCommSecretVariable = "TRIREME_COMM_SECRET";
 inline constexpr const char* kCommSecretFileVariable = "TRIREME_COMM_SECRET_FILE";
-// Address where ranks listen; "*": all interfaces.
+// Address or host name at which ranks listen; "*": all interfaces.
 inline constexpr const char* kListenAddressVariable = "TRIREME_LISTEN_ADDRESS";
 // Descriptor of a socket that listens on MASTER_PORT, which rank 0 inherits from its launcher.
 inline constexpr const char* kListenerVariable = "TRIREME_LISTENER";
 TcpOptions tcp_options_from_environment(double timeout_s);
 
 // Removes the variables by which launchers number their ranks from the environment of this process
-// and so of its children. Returns those that would have made this process a rank, "RANK=0,
+// and so of its children. Returns those that would have made this process a rank, such as "RANK=0,
 // WORLD_SIZE=4"; empty: none. Call before other threads start.
 std::string forget_launchers();
 // Removes the variables of the Slurm allocation: mpirun would start ranks on its machines, and fail
@@ -58,6 +57,7 @@ std::string executable_search_path();  // folders separated by colons
 std::string mpirun_session_folder();
 
 // Path of the mpirun through which --ranks started this process; empty: started in another way.
+// hand_down_mpirun() also sets variables without which mpirun fails (PATH, its remote shell).
 void hand_down_mpirun(const std::string& path);
 std::string handed_down_mpirun();
 

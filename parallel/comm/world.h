@@ -16,9 +16,9 @@ struct WorldOptions {
   std::function<void(const std::string&)> announce_loss;
 };
 
-// Connects the ranks and compares build ids and format versions. The destructor notifies the other
-// ranks that this one has finished (and finalizes MPI). During exception unwinding it instead
-// reports this rank as lost, and does not wait.
+// Connection of one rank to the others. The destructor waits for the other ranks' destructors and
+// finalizes MPI. During exception unwinding it instead reports this rank as lost, and after a loss
+// it waits for nothing.
 class World {
  public:
   explicit World(std::shared_ptr<RankState> state);
@@ -43,8 +43,9 @@ class World {
   // Waits for the operations started so far, then returns this rank's counters over all groups.
   Traffic traffic() const;
   // Registers a handler for SIGTERM, which then no longer ends this rank; another thread calls it.
-  // No effect if mpirun's ranks are on several machines: the SIGTERM may then mean that mpirun has
-  // lost a rank on another machine and is about to kill this one.
+  // No effect for a single rank, for ranks that are threads, and if mpirun's ranks are on several
+  // machines: the SIGTERM may then mean that mpirun has lost a rank on another machine and is about
+  // to kill this one.
   void on_termination(void (*request)());
   // Cores that the thread of asynchronous operations may use (pin_rank).
   void set_worker_cores(int first, int count);
@@ -56,10 +57,12 @@ class World {
   int exceptions_;  // uncaught when this object was made
 };
 
+// Connects the ranks and compares their build ids, wire formats and communication options.
+// InputError if they differ, or if the backend cannot connect as many ranks as were launched.
 std::unique_ptr<World> make_world(const WorldOptions& options);
 
 // Ranks as threads of this process: calls fn once per rank and joins them. If a rank throws, the
-// others are woken with an error; rethrows the first exception.
+// others are woken with an error; rethrows the exception of the lowest rank that failed by itself.
 void run_threads(int ranks, const std::function<void(Communicator&)>& fn,
                  const CommOptions& options = {});
 void run_thread_worlds(int ranks, const std::function<void(World&)>& fn,

@@ -28,15 +28,15 @@ class ContextAttention {
 
   // q, out (T, H, D); k, v (T, Hkv, D): this rank's tokens (plan.local_tokens()), with rotary
   // embedding by position in the document; strides as in engine/ops/attention/attention.h, heads
-  // adjacent. args.global_row is taken from the plan; first_head, total_heads and sinks refer to
-  // the caller's heads. saved may be null: nothing is kept.
+  // adjacent. args.global_row is ignored: the plan's is used; first_head, total_heads and sinks
+  // refer to the caller's heads. saved may be null: nothing is kept.
   void forward(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
                const ConstTensor& v, const ContextPlan& plan, const AttentionArgs& args,
                Saved* saved) const;
 
-  // Overwrites dq, dk, dv; none may alias an input. args.d_sinks becomes a partial sum: over the
-  // tokens of this rank or, with Ulysses, over those of its group, of some heads. If
-  // keeps_inputs(), out, q, k, v are not read and may be absent.
+  // Overwrites dq, dk, dv; none may alias an input. args.d_sinks receives a partial sum: over this
+  // rank's tokens; with Ulysses, over the group's tokens for this rank's share of the heads, and
+  // nothing for the others. If keeps_inputs(), out, q, k, v are not read and may be absent.
   void backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                 const ConstTensor& dout, const ConstTensor& out, const ConstTensor& q,
                 const ConstTensor& k, const ConstTensor& v, const ContextPlan& plan,

@@ -16,9 +16,9 @@ struct ContextSpans {
 
 class ContextPlan {
  public:
-  // rank: context rank whose heads are exchanged within groups of `ulysses` neighbours. Allocates
-  // its memory here, but for the list of chunks. Before build() no query sees a key, which suffices
-  // for a planning run.
+  // rank: context rank. ulysses: adjacent ranks that exchange heads. Allocates all memory here,
+  // except that for the offsets of chunks. Before build() no query sees a key, which suffices for a
+  // planning run.
   ContextPlan(const ContextLayout& layout, int rank, int ulysses, const ContextSpans& spans = {});
 
   // cu_seqlens: (documents + 1) offsets from 0 to B * S. rows: (B * S) global row of each token,
@@ -40,7 +40,7 @@ class ContextPlan {
   // Tokens of a rank during attention, after the Ulysses all-to-all: ulysses() * local_tokens().
   int64_t group_tokens() const { return group_layout_.local_tokens(); }
 
-  // Step t of the ring: this rank's queries and the keys of the rank t places before it, in
+  // Step t of the ring: this rank's queries and the keys of the rank t positions before it, in
   // parts(window) calls of the op. window: AttentionArgs::window. The views are valid until the
   // next build().
   int parts(int64_t window) const;

@@ -19,12 +19,12 @@ namespace trireme {
 
 // q, out (T, H, D); k, v (T, Hkv, D): local tokens, with adjacent heads; lse (H, T). Otherwise
 // shapes, dtypes and strides as in engine/ops/attention/attention.h. Queries without keys give out
-// = 0, lse = -inf. args.sinks: of these heads.
+// = 0, lse = -inf. args.sinks: one per head of q.
 void ring_attention_forward(Ctx& ctx, Communicator& ring, const Tensor& out, const Tensor& lse,
                             const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                             const ContextPlan& plan, const AttentionArgs& args);
 
-// Overwrites dq, dk, dv; args.d_sinks is of this rank's tokens only.
+// Overwrites dq, dk, dv. args.d_sinks receives the sum over this rank's tokens only.
 void ring_attention_backward(Ctx& ctx, Communicator& ring, const Tensor& dq, const Tensor& dk,
                              const Tensor& dv, const ConstTensor& dout, const ConstTensor& out,
                              const ConstTensor& lse, const ConstTensor& q, const ConstTensor& k,

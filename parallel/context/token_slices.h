@@ -1,11 +1,11 @@
 // Assignment of a micro-batch's tokens to context-parallel ranks, and visibility between them.
 //
 // A micro-batch is B rows (samples) of S tokens, flat. Each row is padded at its end to 2 N chunks
-// of c tokens. A rank holds two chunks of every row, one after the other, the earlier one first:
+// of c tokens. Rank r of N holds two chunks of every row, the earlier one first:
 //     zigzag      chunks r and 2N - 1 - r: with a causal mask every rank has the same work
 //     contiguous  chunks 2r and 2r + 1
-// so a rank has B * 2c local tokens. Tokens beyond S are padding: they belong to no document, so
-// nothing sees them and they see nothing.
+// so a rank has B * 2c local tokens. Tokens beyond S are padding: they belong to no document, so no
+// query sees them and they see no key.
 //
 // Ranks that exchange heads (Ulysses) are u neighbours. Together they hold two runs of u chunks,
 // which are the chunks of one rank in a layout with N / u ranks: grouped(u).
@@ -40,7 +40,7 @@ struct ContextLayout {
 ContextLayout make_context_layout(int64_t rows, int64_t length, int ranks, int64_t multiple,
                                   ContextBalance balance);
 
-// Number b * S + s in the micro-batch of each local token of a rank, or -1 for padding.
+// Index b * S + s in the micro-batch of each local token of a rank, or -1 for padding.
 std::vector<int64_t> tokens_of_rank(const ContextLayout& layout, int rank);
 
 // Permutation from the order in which a Ulysses group receives tokens to row order. Entry i, for

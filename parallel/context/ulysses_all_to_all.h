@@ -30,14 +30,14 @@ class UlyssesAllToAll {
  public:
   explicit UlyssesAllToAll(Communicator& group) : group_(group) {}
 
-  // qkv (u T, H / u + 2 Kl, D) = the group's q, then k, then v of this rank's heads.
+  // qkv (u T, H / u + 2 Kl, D) = q, then k, then v of this rank's heads for the group's tokens.
   void gather_qkv(Ctx& ctx, const Tensor& qkv, const ConstTensor& q, const ConstTensor& k,
                   const ConstTensor& v, const ContextPlan& plan) const;
-  // to (u T, H / u, D) = the group's rows of from (T, H, D), of this rank's heads.
+  // to (u T, H / u, D) = this rank's heads of the members' from (T, H, D).
   void gather(Ctx& ctx, const Tensor& to, const ConstTensor& from, const ContextPlan& plan) const;
   // Inverse of gather: to (T, H, D) from each member's (u T, H / u, D).
   void scatter(Ctx& ctx, const Tensor& to, const ConstTensor& from, const ContextPlan& plan) const;
-  // dq, dk, dv of the own tokens from each member's d_qkv, the gradients of its gather_qkv()
+  // dq, dk, dv of this rank's tokens from each member's d_qkv, the gradient of its gather_qkv()
   // result. Slots of one key/value head are summed in the order of members, in float32, and rounded
   // once.
   void scatter_qkv(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,

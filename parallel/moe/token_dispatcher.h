@@ -6,8 +6,8 @@
 // expert.
 //
 //   dispatch   all_to_all_v over ep sends a row to its expert's ep index (same etp index); then
-//              every etp rank passes the rows it received to its etp peers, so that all of them
-//              have all rows
+//              every etp rank sends the rows it received to its etp peers, so that all of them have
+//              all rows
 //   combine    the reverse: partial results are summed over etp, each rank getting the sums for the
 //              rows that it received over ep; all_to_all_v over ep returns them to their source
 //
@@ -20,8 +20,8 @@
 //
 // Rounds: a rank's buffer holds `bound` rows. The rows for an ep index are numbered by (expert, etp
 // index of the source, its ep index, position there); round r moves numbers [r bound, (r + 1)
-// bound). Every rank has all counts, so all compute the same number of rounds: the largest number
-// that any ep index needs.
+// bound), with the smallest bound of the etp ranks. Every rank has all counts, so all compute the
+// same number of rounds: the largest number that any ep index needs.
 #pragma once
 
 #include <span>
@@ -56,7 +56,7 @@ struct ExpertRound {
 // Agreed plan of one dispatch and combine. In a planning run: one round of unknown content.
 struct ExpertRoute {
   std::vector<ExpertRound> rounds;
-  int64_t pairs = 0;   // rows of this rank
+  int64_t pairs = 0;   // rows of this rank: (token, expert) pairs
   int64_t remote = 0;  // those for another ep index
 };
 
@@ -69,7 +69,7 @@ class TokenDispatcher {
   int64_t experts() const { return experts_; }
   RowRange local_experts() const { return held_by(rank(ep_)); }
   // Rows that a rank may receive in one round: twice an even share, at most the worst case. tokens:
-  // of this rank, the same on every rank of the plane.
+  // of this rank, the same on every rank of the plane. k: experts per token.
   int64_t default_bound(int64_t tokens, int64_t k) const;
 
   // Plans a dispatch. counts (E) int64: this rank's rows for each expert. Collective over the
@@ -80,9 +80,8 @@ class TokenDispatcher {
   // this rank's rows, sorted by expert. Collective over the plane.
   void dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows, const ExpertRoute& route,
                 size_t round) const;
-  // rows (n, C): receives the results for the rows that this round took from it. results (bound,
-  // C): results for the rows of dispatch(), a partial sum on each etp rank. Collective over the
-  // plane.
+  // rows (n, C): overwrites the rows that this round sent with their results. results (bound, C):
+  // results for the rows of dispatch(), a partial sum on each etp rank. Collective over the plane.
   void combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results, const ExpertRoute& route,
                size_t round) const;
 

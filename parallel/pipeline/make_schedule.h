@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-// InputError with the configuration keys if the kind does not allow these sizes. Refuses kCustom.
+// Built-in schedule; kind must not be kCustom. InputError with the configuration keys if the kind
+// does not allow these sizes.
 Schedule make_schedule(ScheduleKind kind, int stages, int chunks, int micro_batches);
 
 // `schedule`: a name (gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2) or the path of a file (with a

@@ -1,6 +1,6 @@
 // Pipeline program of one rank, including messages: derived from a schedule, the same on every run.
 //
-// Every message is posted, that is, it is transferred while its rank does other things
+// Every message is posted, that is, it is transferred while its rank computes
 // (Communicator::post_send, post_recv). Before instruction i a rank, in this order,
 //   1. allocates and posts the receives listed under i: those of instruction i + 1, so that a
 //      message is transferred while instruction i computes (and those of instruction 0 itself at
@@ -49,11 +49,11 @@ struct RankProgram {
 // (custom schedules only).
 std::vector<RankProgram> make_programs(const Schedule& schedule);
 
-// Simulates the programs of all ranks with sends and receives that block until the other side has
-// posted, without buffering. Returns "" or what the ranks wait for.
+// Simulates the programs of all ranks without buffering: a message is transferred once both sides
+// have posted it. Returns "" or the error: a rank that waits forever, or mismatched messages.
 std::string check_programs(const std::vector<RankProgram>& programs);
 
-// Pairs of ranks between which messages are sent, in order; the same on every rank.
+// Pairs of ranks between which messages are sent, sorted; the same on every rank.
 std::vector<MessagePath> message_paths(const std::vector<RankProgram>& programs);
 // Checks that between any two ranks receives are posted in the order of the sends. Returns "" or
 // the first violation.

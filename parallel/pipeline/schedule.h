@@ -4,8 +4,8 @@
 // rank r is model chunk c p + r, so that neighbouring chunks are on neighbouring ranks. Sends and
 // receives follow from the order (parallel/pipeline/program.h); nothing here depends on layers.
 //
-// All training schedules compute the weight gradients of a chunk in the order of the micro-batches,
-// so that the sums have the same bits in every schedule.
+// All built-in schedules compute the weight gradients of a chunk in the order of the micro-batches,
+// so that the sums have the same bits in each of them.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ enum class ScheduleKind : uint8_t {
   kGPipe,        // all forwards, then all backwards
   k1F1B,         // one forward, one backward, after p - 1 - r forwards of rank r
   kInterleaved,  // 1F1B over v chunks per rank; p divides m
-  kZbH1,         // 1F1B with weight gradients in its bubble, and 1F1B's memory
-  kZbH2,         // p - 1 more micro-batches in flight and no bubble
+  kZbH1,         // 1F1B with weight gradients in its bubble, and 1F1B's peak memory
+  kZbH2,         // p - 1 more micro-batches in flight; no bubble if F + B = 2 W (simulate.h)
   kCustom,       // from a file
 };
 const char* schedule_name(ScheduleKind kind);  // forward_only, gpipe, 1f1b, interleaved_1f1b, ...

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// Reads a schedule with its sizes. Format: docs/design/pipeline-parallelism.md. InputError naming
-// file and instruction.
+// Reads a schedule with its sizes. Format: docs/design/pipeline-parallelism.md. If it is invalid,
+// InputError naming file and instruction. what: name of the source, for messages.
 Schedule read_schedule_file(const std::string& path);
 Schedule parse_schedule(const std::string& json_text, const std::string& what);
 std::string schedule_json(const Schedule& schedule);  // inverse of parse_schedule()

@@ -25,13 +25,13 @@ struct Timeline {
     double start = 0, end = 0;
   };
   struct Rank {
-    std::vector<Span> spans;  // of schedule.ranks[rank]
+    std::vector<Span> spans;  // by instruction of schedule.ranks[rank]
     double busy = 0;
     // From the rank's first instruction to its last, less busy: its waiting time if each rank
     // starts its next step at once (an optimizer that does not wait for all ranks).
     double idle_inside = 0;
-    // Largest number of micro-batches of a chunk whose forward has begun and whose backward has not
-    // ended: their activations are stored.
+    // Largest number of (chunk, micro-batch) pairs whose forward has begun and whose backward has
+    // not ended: their activations are stored.
     int peak_in_flight = 0;
   };
   std::vector<Rank> ranks;

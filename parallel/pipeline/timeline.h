@@ -17,8 +17,8 @@ struct TimelineTextOptions {
 std::string timeline_text(const Schedule& schedule, const StageTimes& times,
                           const Timeline& timeline, const TimelineTextOptions& options);
 
-// Table per rank: busy, idle, idle without waiting for the others at the end, peak in flight; then
-// the bubble of the whole schedule.
+// Table with a row per rank: busy, idle (also as a share of the time), own idle
+// (Timeline::Rank::idle_inside), peak in flight; then the bubble of the whole schedule.
 std::string timeline_table(const Schedule& schedule, const StageTimes& times,
                            const Timeline& timeline);
 

@@ -28,20 +28,19 @@ struct ToolNames {
 };
 
 // Returns the tools, [{"type": "function", "function": {"name", "description", "parameters",
-// "strict"}}], without "strict", which templates do not use. Throws ApiError 400 for duplicate
-// names, and for parameters that are not an object.
+// "strict"}}], without "strict", which templates do not use. Throws ApiError 400 for an invalid
+// tool, duplicate names, and parameters that are not an object; 501 for another type of tool.
 ApiJson read_tools(const ApiJson& tools, ToolNames& names);
 
-// Sets add_generation_prompt in `variables`; if absent, to true, or to false with
-// continue_final_message. Also sets continue_final_message if it is true. Throws ApiError 400 if
-// both are true.
+// Sets add_generation_prompt in `variables`; nullopt: true, but false with continue_final_message.
+// Also sets continue_final_message if it is true. Throws ApiError 400 if both are true.
 void add_prompt_ending(std::optional<bool> add_generation_prompt, bool continue_final_message,
                        ApiJson& variables);
 
 // Adds the request's template variables to `variables`: strings, numbers and booleans under names
 // that are not reserved. If `variables` has reasoning_effort, also sets enable_thinking and
 // thinking, which other templates use, to false for "none", else to true. Their values in the
-// request take precedence.
+// request take precedence. Throws ApiError 400 for any other name or value.
 void add_template_variables(const ApiJson& kwargs, ApiJson& variables);
 
 }  // namespace trireme

@@ -20,8 +20,7 @@ struct EmbeddingFormat {
 // Scales a vector to Euclidean length 1; a zero vector is unchanged.
 void normalise(std::vector<float>& embedding);
 
-// Upper bound of the bytes buffered for a response that is not sent yet: the numbers and their
-// text.
+// Estimated bytes buffered for a response until it is sent: the vectors and the body.
 int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64);
 
 std::string embeddings_body(const std::string& model,

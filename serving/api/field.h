@@ -41,7 +41,7 @@ struct Field {
   std::vector<std::string> words = {};    // allowed strings; empty: any
   std::string shape = {};                 // JSON Schema, for kOther, kObject and kArray
   std::vector<std::string> trivial = {};  // JSON of values that count as absent
-  std::string alias_of = {};              // field that this is another name of; empty: none
+  std::string alias_of = {};              // name of the field's own row; empty: not an alias
 
   Field& required();
   Field& range(double min_value, double max_value);

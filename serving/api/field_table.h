@@ -20,19 +20,21 @@ namespace trireme {
 using ApiJson = nlohmann::ordered_json;
 
 // Parses a body as a JSON object; throws ApiError 400 for anything else. Integers of more than 64
-// bits within its fields keep their digits (JsonLimits::long_integers).
+// bits become doubles as the object's members; nested ones keep their digits
+// (JsonLimits::long_integers).
 ApiJson parse_body(std::string_view body, int depth);
 bool is_long_integer(const ApiJson& value);
 // Compact JSON; long integers keep their digits.
 std::string json_text(const ApiJson& value);
 
-// Check a value against its row and return it; throw ApiError 400 that names the field.
+// These check a value against its row, and throw ApiError 400 that names the field. read_*() return
+// the value.
 bool read_boolean(const Field& field, const ApiJson& value);
 int64_t read_integer(const Field& field, const ApiJson& value);
 double read_number(const Field& field, const ApiJson& value);
 std::string read_string(const Field& field, const ApiJson& value);
 void check_value(const Field& field, const ApiJson& value);  // kind, allowed strings, sizes
-// Throws the error of an unavailable field unless the value is trivial.
+// Throws ApiError 501 (kUnavailable) or 400 (kRefused) unless the value is trivial.
 void check_unavailable(const Field& field, const ApiJson& value);
 // True if field.trivial has the value. Numbers are compared by value: 1 and 1.0 are equal.
 bool is_trivial(const Field& field, const ApiJson& value);
@@ -54,7 +56,7 @@ class FieldTable {
  public:
   using Reader = std::function<void(Request&, const ApiJson&, const Field&)>;
 
-  // Add a row. `member`: member of Request or of its base classes. preset: default value, as JSON.
+  // These add a row. member: of Request or a base class. preset: default value, as JSON.
   template <class Owner>
   Field& boolean(const char* name, bool Owner::*member, const char* preset, const char* help) {
     return add(

@@ -20,10 +20,12 @@ struct GenerationChoice {
   GenerationChoice(size_t number, const ResponseContext& response, const TextStreamOptions& options)
       : index(number), stream(response.tokenizer, options), parser(response.form.tools) {}
 
-  // Adds prompt tokens to echo. The first token of a prompt has no log-probability.
+  // Appends the prompt to the text. first: this is the choice's first output. tokens: prompt tokens
+  // from the second on, since the first has no log-probability; ignored unless log-probabilities
+  // are requested.
   void echo(const ResponseContext& response, bool first, std::span<const OutputToken> tokens,
             TextDelta& delta);
-  // last: this token ends the text.
+  // last: this is the stop token that ends the text.
   void add_token(const ResponseForm& form, const OutputToken& token, bool last, TextDelta& delta);
   // Ends the choice. reason: the engine's; nullopt: a stop string. tokens: the engine's last
   // tokens.
@@ -48,7 +50,7 @@ struct GenerationChoice {
   bool begun = false;
   int64_t generated = 0;
   int64_t cached_prompt = 0;
-  const char* finish = nullptr;
+  const char* finish = nullptr;    // "stop" or "length"; nullptr: not ended
   std::optional<int32_t> stop_id;  // id in ResponseForm::stop_ids that has ended the text
   std::vector<int32_t> ids;        // token ids, if requested; for a stream, those not written yet
   bool prompt_written = false;     // for a stream: the prompt's ids have been written
@@ -63,7 +65,7 @@ struct GenerationChoice {
   std::vector<ReportedToken> reported;
   std::vector<OutputToken> prompt;  // for prompt_logprobs, in the first choice of a prompt
   std::vector<OutputToken> echoed;  // same, for the echo of the other choices
-  double logprob = 0;               // sum over its tokens
+  double logprob = 0;               // sum over the generated tokens
   // Stored for a non-streamed response.
   std::string text;
   std::vector<ToolCallDelta::Call> calls;

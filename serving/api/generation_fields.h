@@ -32,7 +32,7 @@ void read_bad_words(GenerationRequest& request, const ApiJson& value, const Fiel
 void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_stream_options(GenerationRequest& request, const ApiJson& value, const Field& field);
 
-// Checks constraints between fields.
+// Checks fields against each other and against the limits. ApiError 400.
 void check_generation(const GenerationRequest& request, const ApiJson& object,
                       const RequestLimits& limits);
 // Checks the fields of a beam search. beams: the larger one of n and best_of.

@@ -1,6 +1,7 @@
 // Peer fields: the request fields that OpenAI, vLLM, SGLang, llama.cpp and Ollama document for the
-// endpoints served here, one row per field. They complete the endpoints' field tables. A peer field
-// is used, accepted without effect, or rejected by name. A field in no table is ignored.
+// endpoints served here, one row per field and group of endpoints. They complete the endpoints'
+// field tables. A peer field is used, accepted without effect, or rejected by name. A field in no
+// table is ignored.
 #pragma once
 
 #include <span>

@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-// Returns at least -9999, as OpenAI's responses do: JSON has no -infinity.
+// Returns `logprob`, raised to -9999 if it is lower, as in OpenAI's responses: JSON has no
+// -infinity.
 double reported_logprob(double logprob);
 
 // Writes [null, {"17": {"logprob": -0.5, "rank": 1, "decoded_token": "a"}, ...}, ...]: null for the

@@ -30,7 +30,7 @@ struct Prompt {
 
 // Limits on requests, in addition to those of single fields.
 struct RequestLimits {
-  int64_t sequences = 128;         // prompts times n
+  int64_t sequences = 128;         // prompts times n (or best_of)
   int64_t vocab_size = INT32_MAX;  // token ids are below this
   int json_depth = 64;
   bool has_priorities = false;  // priorities other than 0 are allowed

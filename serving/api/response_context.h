@@ -30,8 +30,8 @@ struct ResponseContext {
   size_t first_of_prompt(size_t choice) const;
   // Begins the object of a whole response or of an event: the members before the choices.
   void begin_json(JsonWriter& json) const;
-  // Id of a tool call. Depends only on response id, choice and call. It has 9 characters, as
-  // Mistral's templates require.
+  // Id of a tool call: "call_" and 24 letters or digits; 9 without a prefix for Mistral's format,
+  // as its templates require. Depends only on the format, response id, choice and call.
   std::string call_id(size_t choice, int64_t call) const;
 };
 

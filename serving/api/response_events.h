@@ -1,7 +1,7 @@
 // Events of a streaming response.
 //
-// Order of the events: for each choice its role (chats only), pieces of text, and the
-// finish_reason, where the choices may be interleaved; then the usage, if requested, without
+// Order of the events: for each choice its role (chats only), pieces of text and tool calls, and
+// the finish_reason, where the choices may be interleaved; then the usage, if requested, without
 // choices; then "[DONE]". An error ends the stream with an event that contains it, without
 // "[DONE]".
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-// Writer of events that are due together; appends them in order.
+// Writer of the events for one output of the engine; appends them in the order of the calls.
 class ResponseEvents {
  public:
   // All must outlive this object. usage: of the response so far.
@@ -26,12 +26,13 @@ class ResponseEvents {
   void write_text(GenerationChoice& choice, const std::string& text) {
     write_frame(choice, text, false, nullptr);
   }
-  // Writes for each call an event with its name, then one with its arguments.
+  // Writes for each piece of a tool call an event with its name, if it begins the call, then one
+  // with its arguments, if it has any.
   void write_calls(const GenerationChoice& choice, const std::vector<ToolCallDelta::Call>& calls);
   void write_finish(GenerationChoice& choice) {
     write_frame(choice, "", false, choice.reported_finish());
   }
-  void end();
+  void end();  // writes the usage, if requested, and "[DONE]"
 
  private:
   void write_frame(GenerationChoice& choice, const std::string& text, bool role,

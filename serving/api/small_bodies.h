@@ -21,7 +21,7 @@ struct ModelCard {
 std::string model_body(const ModelCard& card);
 std::string model_list_body(std::span<const ModelCard> cards);
 
-// spelling: UTF-8 text of a token; absent: the response has no spellings.
+// spelling: returns the UTF-8 text of a token; empty function: the response has no spellings.
 std::string tokenize_body(std::span<const int32_t> tokens, int64_t max_model_len,
                           const std::function<std::string(int32_t)>& spelling);
 std::string detokenize_body(const std::string& utf8);

@@ -1,4 +1,4 @@
-// Frame of a server-sent event: its bytes in the stream.
+// Frame of a server-sent event: its bytes in the stream. The data must have no line breaks.
 #pragma once
 
 #include <string>

@@ -2,7 +2,7 @@
 //
 //   TTFT  from sending a request to the first event with a token
 //   ITL   from one event with tokens to the next: one value per gap
-//   E2EL  from sending a request to the last event of its text
+//   E2EL  from sending a request to the last event with a choice
 //   TPOT  (E2EL - TTFT) / (output tokens - 1); undefined for requests of one token
 //
 // Throughputs count successful requests, over the time from the start of the run to the end of the
@@ -47,7 +47,7 @@ struct LoadReport {
   int64_t completed = 0, failed = 0;
   int64_t input_tokens = 0, output_tokens = 0;
   int64_t good = 0;            // requests completed within the service level
-  int64_t max_concurrent = 0;  // maximum of requests in flight
+  int64_t max_concurrent = 0;  // maximum of successful requests in flight
   Distribution ttft = {}, tpot = {}, itl = {}, e2el = {};
 
   double request_rate() const { return static_cast<double>(completed) / duration; }

@@ -18,7 +18,7 @@ struct LoadOptions {
   bool chat = false;  // format of the events
   std::string api_key = {}, ca_file = {};
   int64_t max_concurrency = 0;                 // limit on requests in flight; 0: none
-  std::chrono::milliseconds timeout{300'000};  // maximum time without a byte of the server
+  std::chrono::milliseconds timeout{300'000};  // maximum time without a byte from the server
 };
 
 struct LoadResult {

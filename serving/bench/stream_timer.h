@@ -11,14 +11,14 @@ class StreamTimer {
  public:
   StreamTimer(RequestOutcome& outcome, bool chat) : outcome_(outcome), chat_(chat) {}
 
-  // Processes an event's data, received `seconds` after the request was sent. An event with text
-  // has tokens. So has an event without text, since a token may have none, unless it is the first
-  // event of a chat (its role) or the end of a choice. InputError for an error event, with the
-  // server's message, and for an event that is not of this API.
+  // Processes an event's data, received `seconds` after the request was sent. An event with text or
+  // tool calls has tokens. So has any other, since a token may decode to no text, unless it has the
+  // role of a chat or a finish reason. InputError for an error event, with the server's message,
+  // and for an event that is not of this API.
   void event(const std::string& data, double seconds);
 
   // Ends the response. known_input_tokens: used if the server has sent no usage; 0: unknown.
-  // InputError if the response is incomplete.
+  // InputError if the response is incomplete or has no tokens.
   void finish(int64_t known_input_tokens);
 
   // True: token counts are the server's; false: events were counted.
@@ -31,7 +31,7 @@ class StreamTimer {
   int64_t token_events_ = 0;
 };
 
-// Message of an error response; the start of the body if it has none.
+// Message of an error response, or its body if it has none; at most 300 bytes.
 std::string error_message_of(const std::string& body);
 
 }  // namespace trireme

@@ -31,7 +31,7 @@ struct LoadRequest {
 
 // Makes `count` requests; a file with fewer prompts is repeated. stream: name of the random stream,
 // which gives a warm-up other prompts than the run ("random" only). InputError for a file that
-// cannot be read or is too large.
+// cannot be read, is too large or has an invalid format.
 std::vector<LoadRequest> make_requests(const WorkloadOptions& options, int64_t count,
                                        const std::string& stream);
 

@@ -25,8 +25,8 @@ class context;
 
 namespace trireme {
 
-// Failure of a request: the server is unreachable, has closed the connection, or does not speak
-// HTTP.
+// Failure of a request: the server is unreachable, too slow, has closed the connection, or sends
+// an invalid response.
 class ClientError : public Error {
  public:
   ClientError(const std::string& what, bool timed_out) : Error(what), timed_out_(timed_out) {}
@@ -43,12 +43,12 @@ struct ResponseHead {
   const std::string* find(std::string_view lower_case_name) const;
 };
 
-// Last known addresses of a server's name, shared by all its clients. During an outage of the name
-// service new connections use them; they are delayed only once the addresses are no longer fresh.
+// Cached addresses of a server's host name, shared by all its clients. New connections use them
+// without a DNS look-up while they are fresh, and afterwards if the look-up fails.
 struct KnownAddresses {
   std::chrono::milliseconds fresh{30'000};  // period without another look-up
   std::vector<boost::asio::ip::tcp::endpoint> list = {};
-  // Time of the last look-up, failed or not; absent: none yet, or none since a connection attempt
+  // Time of the last look-up, failed or not; nullopt: none yet, or none since a connection attempt
   // failed.
   std::optional<std::chrono::steady_clock::time_point> looked = {};
 };
@@ -60,6 +60,7 @@ class HttpClient {
   using Awaitable = boost::asio::awaitable<T>;
 
   virtual ~HttpClient() = default;
+  // Looks up the address, connects and performs the TLS handshake, each within `limit`.
   virtual Awaitable<void> connect(Limit limit) = 0;
   // Sends a whole request. `body` must outlive the wait.
   virtual Awaitable<void> send(std::string head, std::string_view body, Limit limit) = 0;
@@ -88,7 +89,7 @@ std::unique_ptr<HttpClient> make_http_client(const boost::asio::any_io_executor&
                                              const std::shared_ptr<boost::asio::ssl::context>& tls,
                                              std::shared_ptr<KnownAddresses> known = {});
 
-// Reads the rest of a body. ClientError above `most` bytes.
+// Reads the rest of a body, each part within `limit`. ClientError above `most` bytes.
 boost::asio::awaitable<std::string> read_whole_body(HttpClient& client, size_t most,
                                                     std::chrono::milliseconds limit);
 

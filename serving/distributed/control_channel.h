@@ -5,8 +5,8 @@
 // A message is a header of fixed size and a payload:
 //   uint32 magic, uint32 kind, uint64 number, uint64 payload bytes,
 //   uint64 checksum (XXH3) of the rest of the header and the payload
-// The kind determines the payload: fixed records (records.h), text, or nothing. No message names
-// code or a type. Memory is allocated as bytes arrive, not for the size that a header claims.
+// The kind determines the payload: fixed records (records.h), bytes, text, or nothing. No message
+// names code or a type. Memory is allocated as bytes arrive, not for the size that a header claims.
 #pragma once
 
 #include <chrono>
@@ -57,10 +57,10 @@ class ControlChannel {
   // Sets the size limit of payloads received from now on, in bytes. It is kShort at first.
   void accept_payloads(int64_t max_bytes) { max_bytes_ = max_bytes; }
 
-  // Any thread. Error(kLostRank) when the peer has closed the connection, or reads nothing for two
-  // seconds.
+  // Sends a message. Any thread. Error(kLostRank) when the peer has closed the connection, or reads
+  // nothing for two seconds.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
-  // One thread. Returns the next message; absent: none within `limit`. Error(kLostRank) when the
+  // Returns the next message; absent: none within `limit`. One thread. Error(kLostRank) when the
   // peer has closed the connection, BadMessage for an invalid message.
   std::optional<Message> receive(std::chrono::milliseconds limit);
   // Same without waiting: returns a message only if it has arrived completely.

@@ -46,11 +46,12 @@ class ControlListener {
   };
 
   static ControlListener on_this_machine();
-  // host: a name or address of this machine; empty: the address of its own host name.
+  // host: a name or address of this machine; empty: the address of its own host name. InputError if
+  // it cannot be used.
   static ControlListener on_address(const std::string& host);
 
   const ControlAddress& address() const { return address_; }
-  // Returns the next connection that proves to be a rank of this job that runs this program;
+  // Returns the next connection that proves to be a rank of this job and runs the same build;
   // nullptr: none within `limit`. Rejects all others, and logs the first ones as warnings. One
   // thread.
   std::unique_ptr<Guest> accept(std::chrono::milliseconds limit);

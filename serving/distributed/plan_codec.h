@@ -1,4 +1,4 @@
-// Serialization of step plans and their results, between the scheduler and the ranks
+// Serialization of scheduler outputs (plans) and step outputs, between the scheduler and the ranks
 // (serving/scheduler/scheduler_output.h). Field lists: plan_fields.h; byte format: records.h.
 //
 // A rank checks the whole plan before it runs the model, because a rank that fails alone inside a
@@ -53,7 +53,7 @@ class PlanDecoder {
   PlanBounds bounds_;
   uint64_t last_ = 0;
   struct Held {
-    int32_t first = 0, end = kNothing;  // numbers of a table's blocks; no sequence: kNothing
+    int32_t first = 0, end = kNothing;  // range of block numbers; end kNothing: no sequence
   };
   std::vector<Held> tables_;  // (slots, groups)
 };

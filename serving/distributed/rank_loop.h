@@ -14,8 +14,8 @@ namespace trireme {
 // Period of the heartbeats of a rank.
 inline constexpr std::chrono::milliseconds kBeatPeriod{100};
 
-// Sends a heartbeat every kBeatPeriod from its own thread, until it is destroyed or the peer has
-// closed the channel.
+// Heartbeat of a rank, sent every kBeatPeriod from its own thread until this object is destroyed or
+// sending fails.
 class Heartbeat {
  public:
   explicit Heartbeat(ControlChannel& channel);
@@ -37,7 +37,7 @@ class Heartbeat {
   std::thread thread_;
 };
 
-// Message of a rank to its leader after loading: limits of its plans, and what it computes with.
+// Message of a rank to its leader after loading: bounds of its plans, dtype and device.
 struct RankReady {
   PlanBounds bounds;
   std::string dtype, device;  // for log lines

@@ -50,8 +50,8 @@ struct RankGroupCounts {
 
 class RankSupervisor {
  public:
-  // Receives the cause when ranks are lost, and an empty text when they are ready again. Called on
-  // the supervisor's thread.
+  // Receives the cause when ranks are lost, and an empty string when they are ready. Called on the
+  // supervisor's thread.
   using Listener = std::function<void(const std::string& why)>;
 
   explicit RankSupervisor(RankGroupConfig config);
@@ -68,7 +68,7 @@ class RankSupervisor {
   // Replaces the listener; the previous one is not called after this returns.
   void listen(Listener listener);
   // Error(kLostRank) with kRanksLost when a rank is lost during the step, or when the group has not
-  // restarted since an earlier loss. Any other failure also restarts the group.
+  // restarted since an earlier loss. Any other failure restarts the group and throws the same.
   StepOutput execute(const SchedulerOutput& plan);
   double report_seconds() const { return report_seconds_; }  // see StepExecutor
   RankGroupCounts counts() const;
@@ -93,7 +93,7 @@ class RankSupervisor {
     std::vector<int> numbers;        // process ids of the ranks
     std::vector<uint64_t> computed;  // last step that each rank reports as computed
     bool on_this_machine = true;
-    uint64_t task = 0;  // task_ when the ranks got their task
+    uint64_t task = 0;  // value of task_ when the task was sent to the ranks
     RankReady ready;    // as rank 0 reports it for all
     size_t loaded = 0;  // count of ranks that have loaded
   };

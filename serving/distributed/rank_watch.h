@@ -1,5 +1,5 @@
 // Liveness checks of ranks whose processes have not ended: a rank is silent, or a step takes too
-// long. Pure arithmetic on times passed by the caller.
+// long. The caller passes the times; RankWatch also reads the state of processes on this machine.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ namespace trireme {
 // Limits on the silence of a rank, which sends a heartbeat every kBeatPeriod. Only time in which
 // the observer itself ran counts.
 struct SilenceLimits {
-  std::chrono::milliseconds stopped{300};  // then checks if a process on this machine is stopped
-  std::chrono::milliseconds silent{2000};  // then the rank counts as lost
+  std::chrono::milliseconds stopped{300};  // after this, a stopped process here counts as lost
+  std::chrono::milliseconds silent{2000};  // after this, any rank does, unless it is debugged here
 };
 
 class RankWatch {
@@ -24,11 +24,12 @@ class RankWatch {
             Clock::time_point now);
 
   void received(size_t rank);  // a message of any kind arrived
-  // Returns which rank is lost and why, as a message; empty: none. Call at least every kMaxCounted.
+  // Returns a message with the lost rank and the cause; empty: none. Call at least every
+  // kMaxCounted.
   std::string look(Clock::time_point now);
 
  private:
-  // Longest time that one call counts as silence.
+  // Maximum time that one call counts as silence.
   static constexpr std::chrono::milliseconds kMaxCounted{200};
   std::vector<int> processes_;
   bool on_this_machine_;
@@ -38,9 +39,9 @@ class RankWatch {
 };
 
 // Time limit of a step, after which the ranks count as lost although their processes run. It is ten
-// times the moving average of steps with a similar number of tokens, but at least `least`: other
-// work may delay the machine, as long as a rank on it may be silent. The first step of each size
-// gets a minute: it plans memory, tunes kernels and records graphs.
+// times the moving average of steps with a similar number of tokens, but at least `least`, since
+// other work may delay the machine. The first step of each size gets a minute, regardless of
+// `least`: it plans memory, tunes kernels and records graphs.
 class StepDeadline {
  public:
   using Seconds = std::chrono::duration<double>;

@@ -19,8 +19,8 @@
 
 namespace trireme {
 
-// Task of a rank that another process has started: the model to load. The first message that the
-// rank receives.
+// Task of a rank that another process has started: the model to load. The first message to the rank
+// after the handshake.
 struct RankTask {
   std::string model;      // checkpoint, or third-party model files
   std::string tokenizer;  // path, or "byte"
@@ -63,16 +63,16 @@ class WeightsFollower {
 };
 
 // Leader's side, for a rank 0 that computes, too: its control channels to all other ranks. One
-// thread at a time.
+// thread at a time may change weights; the engine's thread may send() plans meanwhile.
 class Followers {
  public:
   // channels: one for each other rank, which runs follow_plans().
   explicit Followers(std::vector<std::unique_ptr<ControlChannel>> channels)
       : channels_(std::move(channels)) {}
 
-  // Sends to all ranks. Error(kLostRank) when a channel has closed.
+  // Sends a message to all ranks. Error(kLostRank) when a channel has closed.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
-  void end() noexcept;  // sends that there are no more plans
+  void end() noexcept;  // sends kEnd: no more plans
 
   void stage(const StageRequest& request);
   // Waits until all ranks have staged. Returns the first error; empty: none.

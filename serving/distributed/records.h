@@ -76,7 +76,7 @@ class RecordWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Throws BadMessage when the bytes end too early.
+// Reader of the format. BadMessage when the bytes end too early, or a list or bool is invalid.
 class RecordReader {
  public:
   explicit RecordReader(std::span<const std::byte> bytes) : rest_(bytes) {}

@@ -1,5 +1,5 @@
-// Builder of device batches from step plans. Keeps the block tables of each slot, which the plans
-// change, and lists the rows of logits that a plan needs.
+// Builder of device batches from scheduler outputs (plans). Keeps the block tables of each slot,
+// which plans change, and lists the rows of logits that a plan needs.
 #pragma once
 
 #include <vector>
@@ -16,9 +16,9 @@ struct LogitRow {
   int32_t asked;  // id of the prompt token to score; -1: samples the next token
   // Draft token that the previous row must have sampled for this row to be valid. -1: always valid.
   int32_t draft_token;
-  int64_t position;     // of the token after the row
-  OutputToken outcome;  // set on the rank that has the logits
-  float seconds = 0;    // spent there on sampling
+  int64_t position;     // of the sampled or scored token
+  OutputToken outcome;  // set on the sampling rank, then broadcast to all (ModelExecutor)
+  float seconds = 0;    // of sampling or scoring on the host; 0 on other ranks
 };
 
 class BatchBuilder {
@@ -27,11 +27,12 @@ class BatchBuilder {
   // (transformer/formats/peft/stacked_adapters.h).
   BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters);
 
-  // Applies a plan to the tables: sequences that enter slots, dropped blocks and new ones.
+  // Applies a plan to the slots and their tables: slot starts, dropped blocks and new ones.
   void take(const SchedulerOutput& plan);
-  // Writes the plan's sequences [begin, end), followed by `padding` tokens, into `batch`. Sets
-  // `rows` to the logit rows that they need, in the batch's order. Copies only the table blocks
-  // that are new since the batch was last written, and a few numbers per sequence and token.
+  // Writes the plan's sequences [begin, end), then `padding` padding tokens, into `batch`. Sets
+  // `rows` to the logit rows that the sequences need, in batch order, without those of padding.
+  // Copies only the new blocks of a table whose batch row and first block are the same as in the
+  // last write, else the whole table.
   // sampler: the batch gets RowSamplingParams for all rows if these alone determine every sample;
   // nullptr: never.
   void write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan, size_t begin, size_t end,

@@ -4,8 +4,8 @@
 // A step that throws ends its sequences with the error. The other sequences continue if the
 // executor survives failures (StepExecutor::survives_failures()); otherwise the engine fails. It
 // also fails after kMaxFailures failed steps in a row. Steps that run out of memory do not count,
-// since memory is freed as sequences end. std::bad_alloc outside the executor ends all sequences,
-// and the engine continues.
+// since memory is freed as sequences end. Outside the executor, std::bad_alloc in a step ends all
+// sequences, and the engine continues; any other exception makes it fail.
 #pragma once
 
 #include <atomic>
@@ -33,18 +33,20 @@ struct SequenceEvent {
   std::vector<OutputToken> tokens = {};  // sampled tokens, a final stop token included
   std::vector<float> embedding = {};     // of the prompt; with `finish`
   int64_t cached_prompt = 0;             // prompt tokens found in the cache
-  // When the sequence first entered a step; time_point{}: not yet.
+  // Time at which the sequence first entered a slot. time_point{}: not yet, or unknown (its step
+  // failed).
   std::chrono::steady_clock::time_point begun = {};
   std::optional<FinishReason> finish = {};
   Failure error = {};  // with kError
-  // With kError: the engine has failed, not the request, which may be retried.
+  // With kError: the failure is not specific to the request (engine failed or stopped, weights
+  // changed, out of memory), which may be retried.
   bool of_engine = false;
   size_t replica = 0;  // index of the reporting replica (Replicas)
 };
 
 // Receives the events of a sequence, on the engine's thread; must not block or throw. Once the
 // engine has stopped, it runs on the thread that calls add(). After cancel(), events may still
-// arrive until the engine's thread has processed it.
+// arrive until the engine's thread has processed the cancellation.
 using SequenceListener = std::function<void(SequenceEvent&&)>;
 using SequenceId = uint64_t;
 
@@ -53,7 +55,7 @@ struct StepReport {
   int64_t tokens = 0;  // tokens computed
   int64_t sequences = 0;
   int64_t first_tokens = 0;  // sequences that got the first tokens of their completion
-  int64_t keys = 0;          // attended keys, summed over the tokens
+  int64_t keys = 0;          // attended keys, summed over the tokens; ignores attention windows
   int64_t cached = 0;        // cached tokens whose keys are read, summed over the sequences
   // report_seconds: sending the plan to ranks and reporting results to clients.
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, report_seconds = 0;
@@ -64,10 +66,10 @@ struct StepReport {
 enum class Handover {
   kWait,    // earlier sequences finish with the old weights, later ones wait for the new ones
   kAbort,   // all sequences end with an error
-  kKeep,    // sequences continue with the new weights after the old weights' keys and values
-  kBeside,  // sequences continue and the cache stays valid: no sequence uses what changes
+  kKeep,    // sequences continue with the new weights on keys and values of the old weights
+  kBeside,  // for weights that no sequence uses: sequences continue, the cache stays valid
 };
-// Messages of failures.
+// Failure messages.
 inline constexpr const char* kEngineStops = "the server is stopping";
 inline constexpr const char* kWeightsChange = "the weights of the model are being replaced";
 inline constexpr const char* kAllForbidden =
@@ -80,14 +82,15 @@ inline constexpr const char* kNoMemory = "the server is out of memory";
 struct EngineCounts {
   SchedulerCounts scheduler;
   int64_t used_blocks = 0, blocks = 0;
-  std::vector<int32_t> running_adapters = {}, waiting_adapters = {};  // each index once
+  std::vector<int32_t> running_adapters = {}, waiting_adapters = {};  // indices, each once
 };
 
 class Engine {
  public:
   static constexpr int kMaxFailures = 3;
   using StepListener = std::function<void(const StepReport&)>;
-  // The engine's thread alone calls executor and drafter (Scheduler). on_step may be empty.
+  // blocks, block_tokens: size of the KV cache. drafter: as for Scheduler. on_step may be empty.
+  // Only the engine's thread calls executor, drafter and on_step.
   Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
          int64_t block_tokens, StepListener on_step = {}, std::unique_ptr<Drafter> drafter = {});
   ~Engine();  // stop()
@@ -95,12 +98,12 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Submits a sequence. The listener gets its events in order, the last one with `finish`. If the
-  // engine has failed, it gets that one at once.
+  // engine has failed or stopped, the only event is one with kError.
   SequenceId add(SequenceRequest request, SequenceListener listener,
                  const std::shared_ptr<WeightsHold>& hold = nullptr);
   // Submits n sequences with the same prompt; sequence i has random stream request.draw + i. The
-  // first computes the prompt, the others find it in the cache. Only the first reports prompt
-  // log-probabilities, before any event of the others.
+  // first computes the prompt; with prefix caching the others start once it is cached. Only the
+  // first reports prompt log-probabilities, before any event of the others.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of,
                                        const std::shared_ptr<WeightsHold>& hold = nullptr);
@@ -108,16 +111,17 @@ class Engine {
   void begin(const std::shared_ptr<WeightsHold>& hold);
   // Ends a sequence without a further event. No effect if it has ended.
   void cancel(SequenceId id);
-  // Empties the prefix cache, after the weights have changed and while no sequence runs.
+  // Empties the prefix cache on the engine's thread, and waits for it.
   void forget_prefixes();
-  // Runs `work` on the engine's thread between two steps and waits for it.
+  // Runs `work` on the engine's thread between two steps, waits for it and rethrows its exception.
+  // Once the engine has stopped, runs it on the calling thread.
   void between_steps(const std::function<void()>& work);
 
   // Runs `change`, which gives the executor other weights, on the engine's thread between two
   // steps, and empties the prefix cache unless `how` is kBeside. The future is ready afterwards. It
   // has an Error if the engine fails or stops first, or the exception of `change`: after an
-  // InputError the old weights stay in use, after any other the engine has failed. One change at a
-  // time.
+  // InputError the old weights stay in use, after any other exception the engine has failed. Only
+  // one change may be pending.
   [[nodiscard]] std::future<void> change_weights(Handover how, std::function<void()> change);
 
   // Suspends the engine while its executor cannot run. Until resume(), failure() reports `why`, and
@@ -125,7 +129,8 @@ class Engine {
   // cache. Neither call waits.
   void interrupt(const std::string& why);
   void resume();
-  // Ends all sequences, and any submitted later, with an error. Permanent.
+  // Ends all sequences, and any submitted later, with an error. Waits until the engine's thread has
+  // ended. Permanent.
   void stop();
 
   EngineCounts counts() const;
@@ -190,7 +195,7 @@ class Engine {
   // earlier ones may have run on other weights.
   std::unordered_map<const WeightsHold*, bool> holds_;
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards the members below, to counts_
   std::condition_variable wake_;
   std::vector<Incoming> incoming_;
   bool stop_ = false, stopped_ = false;

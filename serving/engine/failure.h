@@ -9,7 +9,7 @@ namespace trireme {
 enum class FailureCause {
   kOther,          // of a step or of the model
   kFault,          // CheckFailed, an internal error: the message is for developers
-  kLostRanks,      // Error(kLostRank)
+  kLostRanks,      // Error(kLostRank), or Engine::interrupt()
   kStopping,       // Engine::stop()
   kWeightsChange,  // Handover::kAbort
   kAllForbidden,   // the request's own options forbid every next token
@@ -23,6 +23,7 @@ struct Failure {
   bool empty() const { return why.empty(); }  // true: nothing has failed
 };
 
+// Message of an exception; cause kFault, kLostRanks or kOther.
 Failure failure_of(const std::exception& error);
 
 }  // namespace trireme

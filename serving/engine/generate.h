@@ -40,8 +40,9 @@ struct Generation {
 int64_t positions_of(const ModelConfig& config, std::span<const int32_t> prompt,
                      const GenerateOptions& options);
 
-// Generates one completion. on_token gets each token, and ends the generation by returning false.
-// InputError if the prompt is empty or leaves no room in the model's positions.
+// Generates one completion. on_token gets each token, and ends the generation by returning false;
+// `reason` is then that of the limit. InputError if the prompt is empty or leaves no room in the
+// model's positions, a sampling parameter is out of range, or logits are not finite.
 Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
                     std::span<const int32_t> prompt, const GenerateOptions& options,
                     const std::function<bool(int32_t)>& on_token = {});

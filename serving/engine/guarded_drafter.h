@@ -1,4 +1,4 @@
-// Drafter whose failure ends only speculation: no output depends on drafts.
+// Drafter whose failure ends speculation but no request, since no output depends on drafts.
 #pragma once
 
 #include <memory>

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// Makes the drafter of a model that this process holds whole. config: as for a ModelExecutor;
+// Makes a drafter from a model that is not divided over ranks. config: as for a ModelExecutor;
 // sequences longer than limits.length get no drafts. ctx must not be shared: its arena is laid out
 // for the draft model's passes. turn: mutex that the drafters of several engines lock while they
 // compute.

@@ -32,16 +32,16 @@ class ModelExecutor final : public StepExecutor {
   ModelExecutor(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
                 const ExecutorConfig& config);
 
-  // Runs one step. All ranks call it with the same plans and get the same result. Only the first
-  // tensor-parallel rank of the last stage samples: exp() may differ in the last bit between CPUs,
-  // so that ranks that all sampled could diverge. The step's sequences are divided into as many
-  // micro-batches as there are stages.
+  // Runs one step. All ranks call it with the same plans and get the same result, except for the
+  // sampling times, which only the sampling rank has. This is the first tensor-parallel rank of the
+  // last stage: exp() may differ in the last bit between CPUs, so that ranks that all sampled could
+  // diverge. The step's sequences are divided into min(stages, sequences) micro-batches.
   //
   // On a GPU, passes over one token of each sequence are recorded as CUDA graphs, for a few batch
   // sizes, and replayed, unless ranks share the model or it has experts.
   StepOutput execute(const SchedulerOutput& plan) override;
-  // Peak activation bytes of the largest steps within the limits. Only plans memory, computes
-  // nothing. The same on all ranks.
+  // Peak activation bytes of this rank in the largest steps within the limits. Only plans memory,
+  // computes nothing. Pipeline stages may differ.
   int64_t largest_step_bytes();
   // False with other ranks, which a failure leaves in the middle of the step, and on a GPU, whose
   // results it leaves undefined.
@@ -71,7 +71,7 @@ class ModelExecutor final : public StepExecutor {
   void share_outcomes();
   void share_embeddings();
   void broadcast(std::vector<double>& message);
-  // log-probabilities reported besides the token's own
+  // Number of top log-probabilities reported besides the token's own.
   int64_t logprobs_of(const LogitRow& row) const;
   StepOutput collect(const SchedulerOutput& plan);
 
@@ -92,10 +92,10 @@ class ModelExecutor final : public StepExecutor {
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena
   // Recorded passes over one token of each sequence, by token count, StepBatch::longest_context(),
-  // which determines the grid of the kernels, and whether tokens are sampled on the GPU. Not
-  // present before a key's second pass.
+  // which determines the grid of the kernels, and whether tokens are sampled on the GPU. Empty
+  // until a key's second pass.
   std::map<std::tuple<int64_t, int64_t, bool>, cuda::Graph> graphs_;
-  int64_t library_moves_ = 0;  // of the GPU, when they were recorded
+  int64_t library_moves_ = 0;  // cuda::Context::library_moves when they were recorded
 };
 
 }  // namespace trireme

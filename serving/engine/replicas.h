@@ -1,11 +1,10 @@
 // Engines of a server: one for each replica of its model (data parallelism). Each has its own
-// ranks, KV cache and scheduler, so that a replica that cannot run for a while ends only its own
-// sequences.
+// ranks, KV cache and scheduler, so that the failure of a replica ends only its own sequences.
 //
 // A sequence is assigned to a replica when it is submitted: to the one that probably has the
-// longest prefix of its prompt cached, else to the one with the fewest sequences
-// (serving/load_balancer/server_choice.h). Replicas that cannot run get none. Prefixes are
-// distinguished by adapter and salt, as in the KV caches.
+// longest prefix of its prompt cached, or, if that prefix is short or the loads are out of balance,
+// to the one with the fewest sequences (serving/load_balancer/server_choice.h). Replicas that
+// cannot run get none. Prefixes are distinguished by adapter and salt, as in the KV caches.
 #pragma once
 
 #include "serving/engine/engine.h"
@@ -24,8 +23,8 @@ class Replicas {
   size_t size() const { return engines_.size(); }
   Engine& operator[](size_t replica) { return *engines_[replica]; }
 
-  // As Engine::add(), on a replica. Ids are unique across replicas. beside: id of an earlier
-  // sequence, whose replica this one uses, too; 0: the best replica.
+  // As Engine::add(), on one replica. Ids are unique across replicas. beside: id of an earlier
+  // sequence, whose replica this one uses, too; 0: the replica chosen as above.
   SequenceId add(SequenceRequest request, SequenceListener listener,
                  const std::shared_ptr<WeightsHold>& hold = nullptr, SequenceId beside = 0);
   // As Engine::add_siblings(), all on one replica.
@@ -38,7 +37,7 @@ class Replicas {
   void forget_prefixes();  // of all replicas
   // Runs `change` with each replica's index on that replica's engine thread, as
   // Engine::change_weights() does; replicas switch independently. Waits for all, then throws the
-  // first replica's exception, if any. One call at a time.
+  // exception of the first replica that failed, if any. One call at a time.
   void change_weights(Handover how, const std::function<void(size_t)>& change);
   void stop();
 
@@ -49,7 +48,7 @@ class Replicas {
  private:
   struct Placement {
     size_t replica = 0;
-    std::shared_ptr<const void> load = {};  // the sequence counts as load while this lives
+    std::shared_ptr<const void> load = {};  // the sequence counts as load while this exists
   };
   Placement find_placement(std::span<const uint64_t> blocks, ServerSet others);
   Placement best_placement(const SequenceRequest& request);
@@ -64,7 +63,7 @@ class Replicas {
   // Makes weight changes and begin() of a hold reach all engines in the same order.
   std::mutex order_;
   ServerChoice choice_;
-  std::vector<std::unique_ptr<Engine>> engines_;  // last: their listeners use choice_
+  std::vector<std::unique_ptr<Engine>> engines_;  // destroyed first: listeners use choice_
 };
 
 }  // namespace trireme

@@ -44,15 +44,16 @@ class Sampler {
   // the same time.
   OutputToken choose(int32_t slot, int64_t position, std::span<const float> logits,
                      const uint32_t* mask);
-  // True if choose() would sample from the unmodified logits, by RowSamplingParams alone, and
-  // report no other tokens. Then sample_rows() gives the same result on the device that has the
-  // logits.
+  // True if sample_rows(), on the device that has the logits, can replace choose(): the logits stay
+  // unmodified, no top log-probabilities are reported, and typical_p, which sample_rows() lacks, is
+  // 1.
   bool chooses_by_sampling(int32_t slot, const uint32_t* mask) const;
   // Parameters for sample_rows() of such a slot, with the seed of its sequence.
   RowSamplingParams sampling(int32_t slot) const;
   // Replaces choose() for such a slot: records a token that sample_rows() has sampled.
   OutputToken chosen(int32_t slot, const SampledToken& token);
-  // Scores a prompt token: its log-probability, rank and the top ones by SamplingParams.
+  // Scores a prompt token: returns its log-probability, its rank and the most probable tokens
+  // (SamplingParams::prompt_logprobs). logits (V).
   OutputToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
 
  private:
@@ -61,7 +62,7 @@ class Sampler {
     int64_t generated = 0;
     uint64_t seed = 0;
     std::vector<int32_t> text;  // prompt and completion, if the choice needs it
-    TokenCounts counts;         // of the ids in `text`; 0 for ids of the prompt only
+    TokenCounts counts;         // occurrences in the completion; 0 for ids of the prompt only
     std::vector<float> logits;  // modified copy
   };
   bool changes_logits(const Slot& slot, const uint32_t* mask) const;

@@ -15,12 +15,12 @@
 namespace trireme {
 
 struct StepLimits {
-  int64_t tokens = 0;     // of a step
-  int64_t sequences = 0;  // of a step
+  int64_t tokens = 0;     // maximum of a step
+  int64_t sequences = 0;  // maximum of a step
   int64_t length = 0;     // maximum tokens of a sequence
   int64_t blocks = 0;     // of the KV cache
   int64_t block_tokens = 16;
-  // Windows of the cache's groups of layers, 0: none: kv_windows(), or one group that keeps all
+  // Window of each group of layers in the cache: kv_windows(), or {0}, one group that keeps all
   // tokens (transformer/pass/kv_groups.h).
   std::vector<int64_t> windows = {0};
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
@@ -30,7 +30,7 @@ struct StepLimits {
   // Slower; CPU only.
   bool deterministic = false;
   bool adapters = false;  // tokens select LoRA adapters (Part::columns)
-  // Most blocks of a sequence in a group, and in all groups.
+  // Maximum blocks of a sequence in a group, and in all groups together.
   int64_t table_blocks(size_t group) const {
     return max_table_blocks(length, windows[group], block_tokens, tokens);
   }
@@ -43,15 +43,16 @@ struct StepLimits {
 
 class StepBatch {
  public:
-  // chunk: ModelConfig::attention_chunk, a multiple of the blocks' tokens. InputError otherwise.
+  // chunk: ModelConfig::attention_chunk; 0: none. InputError unless it is a multiple of
+  // limits.block_tokens.
   StepBatch(Ctx& ctx, const StepLimits& limits, int64_t chunk = 0);
 
   struct Part {
     std::span<const int32_t> ids;        // new tokens
     int64_t past = 0;                    // tokens before them
     std::span<const BlockTable> tables;  // by group of layers: of past and new tokens
-    // Identity of the tables across calls. A table named as in an earlier call, with as many
-    // dropped blocks, extends that table or is a prefix of it, so that only new blocks are copied.
+    // Identity of the tables across calls. A table with the name and the number of dropped blocks
+    // of an earlier one must extend that one or be a prefix of it: only new blocks are copied.
     // 0: no identity; whole tables are copied.
     uint64_t table_name = 0;
     AdapterColumns columns = {};  // inner columns of the stacked adapters that act on these tokens
@@ -62,21 +63,22 @@ class StepBatch {
     int64_t position = 0;
   };
   // Writes the tokens of `parts`, followed by `padded` padding tokens and as many empty sequences.
-  //   rows      tokens, ascending, after which the logits of the next token are needed
-  //   embedded  tokens whose state after the final norm is needed; at most StepLimits::sequences
+  //   rows      indices of tokens, ascending, after which the logits of the next token are needed
+  //   embedded  indices of tokens whose hidden state after the final norm is needed; at most
+  //             StepLimits::sequences
   //   sampling  parameters by which the device samples the next token of each row; empty: the host
   //             samples
-  // On a GPU this queues one copy from pinned memory, and one of each sequence's new blocks, on the
-  // main stream. Calls with one token of each sequence and equal numbers of sequences and rows use
-  // the same addresses. A
-  // recorded pass can then be replayed after these copies alone, while
-  // longest_context() stays the same.
+  // On a GPU this waits for the previous call's copies, then queues one copy from pinned memory,
+  // and one of each table's new blocks, on the main stream. Calls with one token of each sequence
+  // and equal numbers of sequences and rows use the same addresses. A recorded pass can then be
+  // replayed after these copies alone, while longest_context() stays the same.
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
              std::span<const int32_t> embedded = {}, std::span<const RowSampling> sampling = {});
 
   // Batch as written. position_end is always StepLimits::length.
   const Tokens& tokens() const { return tokens_; }
-  // The largest CachedTokens::longest_context, which determines that of every group of layers.
+  // The largest CachedTokens::longest_context, which determines that of every group of layers; 0:
+  // no bound.
   int64_t longest_context() const;
   // (R) int32; absent: the rows are all tokens, at most StepLimits::sequences.
   const ConstTensor& rows() const { return rows_; }
@@ -87,7 +89,7 @@ class StepBatch {
   int64_t embedded_count() const { return embedded_.present() ? embedded_.size(0) : 0; }
 
  private:
-  // Appends value(i) for each number i to the host buffer; returns the view on the device.
+  // Appends value(i) for each element i to the host buffer; returns the view on the device.
   template <class T, class F>
   ConstTensor put(const Shape& shape, F&& value);
   CachedTokens& cached_in(size_t group) {
@@ -105,13 +107,13 @@ class StepBatch {
 
   // Block tables of sequences.
   struct Tables {
-    // Content of a row: the blocks of a named table from the one of number `first` on.
+    // Content of a row: the blocks of a named table, from block number `first` on.
     struct Written {
       uint64_t name = 0;
       size_t first = 0, blocks = 0;
     };
     Tables(Ctx& ctx, int64_t rows, int64_t width);
-    // Writes a row, of which only blocks that it does not hold yet.
+    // Writes a row; copies only the blocks that it does not have yet.
     void write(Ctx& ctx, size_t row, const Written& now, std::span<const int32_t> blocks);
     ConstTensor view(int64_t rows) const;
     int64_t width;
@@ -124,7 +126,7 @@ class StepBatch {
   Buffer host_;                 // pinned on a GPU
   Buffer device_;               // GPU only: same layout
   std::vector<Tables> tables_;  // by group of layers
-  // A row for each chunk of a sequence, in the groups whose layers have chunks.
+  // Block tables with a row for each attention chunk, in the groups whose layers have chunks.
   struct ChunkTables {
     size_t group;
     Tables tables;

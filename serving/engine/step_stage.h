@@ -25,8 +25,8 @@ int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* gro
 
 class StepStage final : public PipelineStage {
  public:
-  // Receives the logits of consecutive rows of a micro-batch, starting with row `first`, on the
-  // host.
+  // Receives the logits (rows, V) of consecutive rows of a micro-batch, starting with row `first`,
+  // on the host.
   using Reader = std::function<void(int micro_batch, int64_t first, std::span<const float> logits)>;
   // Receives sampled tokens of the rows instead of logits, if the batch has sampling parameters.
   using TokenReader =
@@ -43,7 +43,7 @@ class StepStage final : public PipelineStage {
   int64_t logit_rows() const { return logit_rows_; }
   // To be called instead of forward() after replaying a recorded pass over micro-batch 0.
   void replayed() { pending_ = {0, 0, batch(0).row_count(), batch(0).samples()}; }
-  // Ends the pass: reads all logits and waits until embeddings are on the host.
+  // Ends the pass: reads the remaining logits and waits until embeddings are on the host.
   void end();
   // Embedding i of micro-batch m, (C). Only after end(), on the stage with the head.
   std::vector<float> embedding(int m, int64_t i) const;

@@ -1,5 +1,5 @@
-// Table of the prompt prefixes that each server has computed, and so probably has in its KV cache.
-// The servers are those behind a router, or the replicas of the model in one server.
+// Table of the prompt prefixes that were sent to each server, which probably has them in its KV
+// cache. The servers are those behind a router, or the replicas of the model in one server.
 //
 // A prompt's bytes (of its text, or of its token ids) are divided into blocks of kPrefixBlockBytes.
 // A block is identified by a hash of itself and all blocks before it, as in vLLM's prefix cache, so
@@ -32,7 +32,7 @@ class PrefixTable {
 
   struct Match {
     ServerSet servers = 0;  // servers of `among` that have the longest prefix
-    size_t blocks = 0;      // length of that prefix
+    size_t blocks = 0;      // length of that prefix, in blocks
   };
   Match find(std::span<const uint64_t> blocks, ServerSet among) const;
   void insert(std::span<const uint64_t> blocks, size_t server);

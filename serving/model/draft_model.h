@@ -21,12 +21,13 @@ class DraftModel {
   const ModelConfig& config() const { return loaded_->config(); }
   // Bytes of a drafter's KV cache for each block of the served model's cache.
   int64_t bytes_beside_block(const StepLimits& served);
-  // Sets the size of each drafter's KV cache: the blocks that all drafted sequences need, but only
-  // for as many tokens as the served model's cache has.
+  // Sets the size of each drafter's KV cache: the blocks that all drafted sequences need, but at
+  // most for as many tokens as the served model's cache holds.
   void divide_memory(const StepLimits& served);
-  // The same with at most `bytes` of memory for the caches of all drafters together.
+  // The same with at most `bytes` of memory for the caches of all drafters together. InputError if
+  // a cache would have no block.
   void divide_memory(const StepLimits& served, int64_t bytes, size_t drafters);
-  // Makes the drafter of one engine. Of the drafters of several engines, one runs at a time.
+  // Makes the drafter of one engine. The drafters of several engines run one at a time.
   std::unique_ptr<Drafter> make_drafter();
   int threads() const { return threads_; }
 

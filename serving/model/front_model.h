@@ -54,7 +54,7 @@ class FrontModel final : public ServedModel {
 };
 
 // Main function of a rank started by a FrontModel: loads its part of the model, reports that it is
-// ready, and runs steps until the front process ends it.
+// ready, and runs steps until the front process ends it. leader: ControlAddress::line().
 void serve_as_rank(ServedModelOptions options, const std::string& leader);
 
 }  // namespace trireme

@@ -30,11 +30,11 @@ struct ServedModelOptions {
   std::optional<BlockFormat> quantization;
   std::optional<KvType> kv_type;   // StepLimits::kv_type
   int threads = 0;                 // per rank; 0: its share of the cores
-  int64_t max_model_len = 0;       // 0: the model's maximum, or what the cache holds
+  int64_t max_model_len = 0;       // 0: the model's maximum, reduced to what the cache holds
   int64_t max_num_seqs = 0;        // 0: 256
   int64_t max_batched_tokens = 0;  // 0: 512, on a GPU 2048
-  // Bytes of the KV cache per rank; 0: 4 GiB, on a GPU the part of gpu_share that the weights
-  // leave. Reduced to what all sequences need.
+  // Bytes of the KV cache per rank; 0: 4 GiB, on a GPU the part of gpu_share that the weights and
+  // other use leave. Reduced to the need of max_num_seqs sequences of maximum length.
   int64_t cache_bytes = 0;
   int64_t blocks = 0;  // of the KV cache, overrides cache_bytes; 0: as many as fit in it
   // Fraction of a GPU's memory, in (0, 1], that is in use once the KV cache is allocated, by this

@@ -1,5 +1,5 @@
-// Parts of requests and responses that the router forwards. Heads are written again, so that no
-// peer's framing gets through (RFC 9110, 7.6.1).
+// Conversion of the requests and responses that the router forwards. Heads are rewritten, so that
+// no peer's framing gets through (RFC 9110, 7.6.1).
 #pragma once
 
 #include <string>
@@ -14,11 +14,12 @@ namespace trireme {
 // headers, Accept-Encoding, Expect and Origin. Sends HEAD as GET.
 std::string forwarded_head(const HttpRequest& request, const std::string& authority,
                            const std::string& base);
-// Body of a POST request. Empty for other methods: the server would take it for the next request.
+// Body of a POST request. Empty for other methods, whose forwarded heads have no Content-Length:
+// the server would parse the body as the next request.
 std::string_view forwarded_body(const HttpRequest& request);
 
 // Response headers (names in lower case) for the client, without hop-by-hop headers and those that
-// the router writes itself.
+// the router writes itself, CORS headers included.
 Headers forwarded_headers(const Headers& headers);
 
 // Removes and returns the bytes of `pending` up to the end of its last complete event, so that
@@ -26,12 +27,12 @@ Headers forwarded_headers(const Headers& headers);
 // finding the end of an event.
 std::string take_whole_events(std::string& pending, size_t seen);
 
-// True if the path has a segment "." or "..", in any encoding: a server might resolve it to a path
-// that the router does not forward.
+// True if the path has a segment "." or "..", also percent-encoded or with backslashes: a server
+// might resolve it to a path that the router does not forward.
 bool climbs(std::string_view path);
 
 // Prompt text and scope for prefix_blocks(). The scope is derived from model, salt and API key.
-// Empty if the body is not a request of OpenAI's API.
+// The text is empty if the body has neither a prompt nor messages.
 struct PromptText {
   std::string text;
   uint64_t scope = 0;

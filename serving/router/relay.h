@@ -1,8 +1,9 @@
 // Relay of one request through the router. For .cpp files only (includes Asio).
 //
-// Tries one server after the other until one responds. After 503 or a failed connection the next
-// server is tried. A server that is silent for too long ends the request with 504. Once a byte of
-// the response has been passed to the client, the request is never retried and its body is freed.
+// Tries one server after the other until one responds: the next one after status 503, or after a
+// connection that fails or breaks. A server that is silent for too long ends the request with 504.
+// Once a byte of the response has been passed to the client, the request is never retried and its
+// body is freed.
 // Event streams are passed on event by event. Any other response is read completely, up to a limit,
 // before the client gets it, so that the request can still be retried when the server breaks off.
 #pragma once
@@ -58,7 +59,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   ResponseProducer::Part take();
   void cancel();  // closes the connection to the server; `wake` is no longer called
 
-  // Closes the connection to the server, which is lost. Only on the thread of the state.
+  // Closes the connection to the server because it is down. Only on the thread of the state.
   void break_off();
 
  private:
@@ -81,7 +82,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   RelayState& state_;
   HttpRequest request_;  // state's thread
   const std::vector<uint64_t> blocks_;
-  HeldBytes held_;                         // for the response
+  HeldBytes held_;                         // buffered bytes of the response
   std::shared_ptr<HttpClient> client_;     // state's thread
   HttpResponse refusal_;                   // of the last server that was not ready
   bool refused_ = false, passed_ = false;  // passed_: bytes have been passed to the client

@@ -21,6 +21,7 @@ class RouterMetrics {
   void chosen(Affinity affinity);
   void ended(size_t server, AttemptEnd how);  // an attempt has ended
   void retried(size_t server);                // server: of the failed attempt
+  // seconds: from the request's arrival to the head of the server's response.
   void first_byte(size_t server, double seconds);
   void http_request(const RequestSummary& summary);
 

@@ -13,7 +13,8 @@
 // and the best `width` completions are kept. The search ends when one of these holds:
 //  - no beam is left;
 //  - the beams are max_tokens long, which finishes them, too;
-//  - `width` completions are finished, and the best beam at its current length scores below them.
+//  - `width` completions are finished, and the best beam at its current length does not score
+//    above the worst of them.
 // HuggingFace's generate() stops the same way with early_stopping=False. With a length_penalty
 // above 0, a beam dropped at the end might have scored better at a greater length.
 //
@@ -31,7 +32,7 @@ namespace trireme {
 struct BeamSearchConfig {
   int64_t width = 1;       // beams, at least one
   int64_t max_tokens = 1;  // maximum tokens of a completion, at least one
-  int64_t min_tokens = 0;  // minimum tokens of a completion that ends with a stop token
+  int64_t min_tokens = 0;  // minimum tokens of a completion before its stop token
   double length_penalty = 1;
   std::vector<int32_t> stop_token_ids = {};  // each ends a completion and is part of it
   int32_t top_logprobs = -1;  // number of top log-probabilities kept with each token; -1: none
@@ -49,7 +50,7 @@ class BeamSearch {
 
   // Number of most probable tokens per beam that advance() needs. A smaller vocabulary has fewer.
   int64_t candidates() const;
-  // Number of open beams; before the first round one, without tokens.
+  // Number of open beams; 1, without tokens, before the first round.
   size_t beams() const { return beams_.size(); }
   std::vector<int32_t> tokens(size_t beam) const;
   // Runs a round. following[i]: the candidates() most probable tokens after beam i, or the whole

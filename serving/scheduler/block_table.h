@@ -2,9 +2,9 @@
 // that of kv_windows() (transformer/pass/kv_groups.h): 0, W > 0 or, for chunks, -C < 0.
 //
 // In a group with a window or chunks, a table holds the last blocks only: before a step computes
-// tokens after `past` others, the blocks are dropped whose tokens none of them and no later token
-// attends to. While a prompt is computed, the table has as many blocks as the largest step needs:
-// unless other sequences share the blocks that it drops, the next part of the prompt reuses them.
+// the tokens from position `past` on, the blocks that neither these nor later tokens attend to are
+// dropped. While a prompt is computed, the table has as many blocks as the largest step needs, so
+// that the next part of the prompt reuses the dropped blocks, unless other sequences share them.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,9 @@ struct BlockTable {
   int32_t block(int64_t number) const { return blocks[static_cast<size_t>(number - first)]; }
 };
 
-// Number of blocks that are dropped before tokens after `past` others are computed. Cuts the
-// sequence where attention gives the same bits (kPagedCut; chunks are computed by themselves).
+// Number of blocks dropped before the tokens from position `past` on are computed. A window drops
+// multiples of kPagedCut tokens, so that attention on the CPU gives the same bits; chunks are
+// computed independently of each other.
 inline int64_t dropped_blocks(int64_t past, int64_t window, int64_t block_tokens) {
   if (window < 0) return past / -window * -window / block_tokens;
   if (window == 0 || past < window) return 0;
@@ -36,8 +37,8 @@ inline int64_t dropped_blocks(int64_t past, int64_t window, int64_t block_tokens
   return (past + 1 - window) / cut * cut / block_tokens;
 }
 
-// Most blocks of a table, for sequences of at most `length` tokens of which a step computes at most
-// step_tokens.
+// Maximum blocks of a table, for sequences of at most `length` tokens, of which a step computes at
+// most step_tokens.
 inline int64_t max_table_blocks(int64_t length, int64_t window, int64_t block_tokens,
                                 int64_t step_tokens) {
   const int64_t all = ceil_div(length, block_tokens);

@@ -1,14 +1,14 @@
 // Allocator and prefix index of the blocks of a paged KV cache (PagedAttention, Kwon et al., SOSP
-// 2023). Has no keys or values, only block numbers: the users of each block, the tokens that a
-// published block holds, and the free list.
+// 2023). Has no keys or values, only the number of users of each block, the tokens of each
+// published block, and the free list.
 //
 // A block holds the keys and values of block_tokens tokens and may have any number of users
 // (sequences). When the last user releases it, the block joins the free list; the block released
 // longest ago is reused first. Until a published block is reused, sequences with the same prefix
-// can find it (prefix caching). Its key is the published block before it plus its own tokens, or
-// other numbers that make it known, as the scheduler gives the blocks of further groups of layers.
-// Tokens are compared one by one, so that equal hashes never confuse two prefixes. Prefixes with
-// different salts share nothing.
+// can find it (prefix caching). Its key is the id of the prefix before it plus its own tokens;
+// SequenceBlocks replaces the tokens by a group number for further groups of layers. Tokens are
+// compared one by one, so that equal hashes never confuse two prefixes. Prefixes with different
+// salts share nothing.
 //
 // No copy on write: only published blocks are shared, which are full and no longer written. A
 // sequence that continues from a shared prefix (a sample of the same prompt, or a beam) recomputes

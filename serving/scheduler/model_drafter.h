@@ -25,7 +25,8 @@ namespace trireme {
 struct DraftLimits {
   int64_t sequences = 0;    // maximum drafted at a time; number of slots
   int64_t step_tokens = 0;  // maximum per step, at least `sequences`
-  int64_t length = 0;       // maximum tokens of a sequence and its draft; longer ones get no draft
+  // Maximum computed tokens of a sequence and its draft; longer sequences get no draft.
+  int64_t length = 0;
   int64_t blocks = 0, block_tokens = 16;
 };
 

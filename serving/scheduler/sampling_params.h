@@ -24,8 +24,7 @@
 
 namespace trireme {
 
-// Number of a sequence's random stream within its request: that of choice `choice` of prompt
-// `prompt`.
+// Random stream of completion `choice` of prompt `prompt` in a request.
 constexpr uint64_t draw_of(size_t prompt, size_t choice) {
   return (uint64_t{prompt} << 32) + choice;
 }

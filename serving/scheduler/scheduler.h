@@ -45,7 +45,7 @@ struct BatchingConfig {
   int64_t max_sequences = 256;
   int64_t max_step_tokens = 2048;  // at least max_sequences
   int64_t max_model_len = 0;       // maximum tokens of a sequence; must fit into the pool
-  // Windows of the cache's groups of layers; 0: none (transformer/pass/kv_groups.h).
+  // Window of each group of layers in the cache: kv_windows() (transformer/pass/kv_groups.h).
   std::vector<int64_t> windows = {0};
   bool prefix_caching = true;
   SpeculationConfig speculation = {};
@@ -59,8 +59,8 @@ struct SchedulerCounts {
   int64_t accepted_tokens = 0;                  // draft tokens accepted
   double draft_seconds = 0;                     // spent on drafting
   int64_t speculation_changes = 0;              // times that speculation was switched on or off
-  bool speculates = false;                      // the last decoding step was planned with drafts
-  int64_t failed_steps = 0;                     // steps without a result
+  bool speculates = false;                      // speculation was on in the last decoding step
+  int64_t failed_steps = 0;                     // passed to failed()
   double speculation_gain = 0;                  // SpeculationSwitch::gain()
 };
 

@@ -2,8 +2,8 @@
 // the block tables of the sequence, and the SamplingParams if it samples. A plan contains only the
 // changes to them.
 //
-// A plan contains no strings of a request, neither text nor names: a rank can only run the model
-// with it.
+// A plan contains only numbers, no text or names of a request: a rank can do nothing with it but
+// run the model.
 #pragma once
 
 #include <cstdint>
@@ -42,13 +42,13 @@ struct SequenceStep {
   // Prompt log-probabilities: scores the token after each of the tokens [first_asked, first_asked +
   // asked) of this step.
   int32_t first_asked = 0, asked = 0;
-  int32_t following = -1;  // token after the last of these if it is not in this step; -1: none
+  int32_t following = -1;  // token after the last of these, perhaps not in this step; -1: none
 };
 
 // Change of a block table (serving/scheduler/block_table.h) of a sequence's slot.
 struct TableStep {
   int32_t first = 0;                    // BlockTable::first: the table drops the blocks before it
-  int32_t kept_blocks = 0;              // blocks that the table has then
+  int32_t kept_blocks = 0;              // blocks that remain after the drop
   int32_t first_block = 0, blocks = 0;  // range of SchedulerOutput::blocks to append
 };
 

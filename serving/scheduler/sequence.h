@@ -85,8 +85,8 @@ class Sequence {
   int64_t in_flight = 0;                             // planned steps of it without a result yet
   int64_t computed = 0;       // tokens with keys in the cache, counting steps in flight
   int64_t cached_prompt = 0;  // prompt tokens found in the cache at the first start
-  // By group of layers: hold the first `computed` tokens, as far as they are needed, and possibly
-  // more.
+  // Block tables by group of layers: for the first `computed` tokens, as far as later tokens attend
+  // to them, and possibly more.
   struct Table : BlockTable {
     int64_t known = 0;  // number of the blocks, from `first` on, that the ranks know
   };
@@ -96,7 +96,7 @@ class Sequence {
   DraftAllowance draft_allowance;
   bool unsettled = false;      // its last result is held until the mask is ready (settle())
   uint64_t turn = 0;           // step of its last turn (sampling_turns.h); 0: none yet
-  double choice_seconds = -1;  // to sample its last token; -1: unknown
+  double choice_seconds = -1;  // per token sampled in its last step; -1: unknown
   double score_seconds = -1;   // per prompt log-probability; -1: unknown
   int64_t asked = 0;           // prompt log-probabilities reported or in flight
 };

@@ -1,10 +1,10 @@
-// Blocks of running sequences: gives each sequence blocks of the pool for its tables
+// Block allocation of running sequences: gives each sequence blocks of the pool for its tables
 // (serving/scheduler/block_table.h), drops those that no later token attends to, and finds and
 // publishes prefixes.
 //
 // The chain of prefixes consists of the blocks of the first group of layers. A block of another
-// group is published after the prefix that the first group's block of the same tokens ends, with a
-// key of its group in place of tokens.
+// group is published after the prefix that ends with the first group's block of the same tokens,
+// with a key of its group in place of tokens.
 #pragma once
 
 #include <span>
@@ -23,18 +23,19 @@ class SequenceBlocks {
   SequenceBlocks(KvBlockPool& pool, std::vector<int64_t> windows, int64_t length,
                  int64_t step_tokens);
   int64_t groups() const { return std::ssize(windows_); }
-  int64_t most() const;  // blocks of one sequence
+  int64_t most() const;  // maximum blocks of one sequence, in all groups together
 
-  // Gives a sequence without blocks those of its longest prefix, of at most `most` tokens, that is
-  // in the cache. Sets Sequence::computed, published and prefix, which is the empty one before.
+  // Gives a sequence without blocks those of its longest cached prefix of at most `most` tokens.
+  // Sets Sequence::computed, published and prefix; before the call, prefix is KvBlockPool::root().
   void find_prefix(Sequence& sequence, int64_t most);
   // Publishes the full blocks of the first `computed` tokens.
   void publish(Sequence& sequence, int64_t computed);
-  // Gives the sequence the blocks of its first `tokens` tokens, in groups with a window as many as
-  // the largest next step needs. False: there are too few free blocks; it has got none.
+  // Drops the blocks that no later token attends to, then gives the sequence the blocks of its
+  // first `tokens` tokens, in groups with a window as many as the largest next step needs. False:
+  // too few blocks are free; none was given.
   bool give(Sequence& sequence, int64_t tokens);
   int64_t missing(const Sequence& sequence, int64_t tokens) const;  // number that give() takes
-  // Appends the sequence's tables to the plan, that is, their changes since the last plan.
+  // Appends the changes of the sequence's tables since its last plan to the plan.
   void append(SchedulerOutput& plan, Sequence& sequence) const;
   void release(Sequence& sequence);  // all blocks
 

@@ -47,7 +47,7 @@ class DraftAllowance {
 
  private:
   static constexpr int64_t kRest = 32;
-  int64_t allowed_ = -1;  // -1: no draft verified yet; stands for `tokens`
+  int64_t allowed_ = -1;  // -1: no draft verified yet, `tokens` are allowed
   int64_t rest_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Speculation switch: turns speculation on and off by measured throughput, for each number of
-// decoding sequences. Whether speculation pays depends on model, machine, drafter and text.
+// Speculation switch: turns speculation on and off by measured throughput, separately by the number
+// of decoding sequences. The gain of speculation depends on model, machine, drafter and text.
 //
 // For each power of two of sequences, the throughput with and without drafts is tracked in tokens
 // per second: the sum of tokens over the sum of seconds, drafting included, of steps that only

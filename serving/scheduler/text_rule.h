@@ -22,12 +22,12 @@ class MaskPace {
   // accesses it.
   int64_t left = 0;
 
-  // A mask is ready. From any thread.
+  // Notifies the readers' thread that a mask is ready. Any thread.
   void notify() {
     const std::lock_guard lock(mutex_);
     if (wake_) wake_();
   }
-  // `wake` is no longer called.
+  // Ends notifications: `wake` is not called after this returns.
   void close() {
     const std::lock_guard lock(mutex_);
     wake_ = {};
@@ -73,8 +73,8 @@ class TextRule {
  public:
   virtual ~TextRule() = default;
   // Returns a reader at the start of a completion of at most max_tokens tokens. As tokens run
-  // short, the masks allow only continuations that can still end in time. pace: nullptr: every mask
-  // is computed at once, however long that takes, and kPending does not occur.
+  // short, the masks allow only continuations that can still end in time. Without a pace every mask
+  // is computed synchronously, however long that takes, and kPending does not occur.
   virtual std::unique_ptr<RuleReader> begin(std::vector<int32_t> stop_token_ids, int64_t max_tokens,
                                             std::shared_ptr<MaskPace> pace = {}) const = 0;
 };

@@ -28,8 +28,9 @@ class AdditionalMembers {
   AdditionalMembers(Subschemas& subschemas, const Schema& s, std::vector<std::string> named,
                     std::vector<MemberKind> kinds, const std::string& path, int depth);
 
-  // Grammar of `least` to `most` additional members with different names (most < 0: unbounded).
-  // is_first: no member, and so no comma, precedes them.
+  // Grammar of at most `most` additional members (most < 0: unbounded), of which at least `least`
+  // have different names; other names may repeat. is_first: no member, and so no comma, precedes
+  // them. InputError if least > 4, or if least > 1 and most > 64.
   Grammar::Node members(int64_t least, int64_t most, bool is_first);
 
  private:

@@ -49,7 +49,7 @@ class CompiledGrammar final : public TextRule,
                               public std::enable_shared_from_this<CompiledGrammar> {
  public:
   // InputError if the source is invalid, unsupported, or costs more than the limits allow;
-  // GrammarMemoryError.
+  // GrammarMemoryError if the owner's memory budget is exhausted.
   static std::shared_ptr<const CompiledGrammar> compile(const GrammarSource& source,
                                                         std::shared_ptr<const TokenTrie> trie,
                                                         const GrammarLimits& limits = {},

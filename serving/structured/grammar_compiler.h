@@ -42,8 +42,9 @@ class GrammarCompiler {
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
   // Compiles a grammar for a tenant. done: receives the rule, or nullptr and the refusal. It is
-  // called once, from compile() itself if the rule is cached, else on a compiler thread; it must
-  // not throw. wanted: returns false once no client waits; such jobs are skipped.
+  // called from compile() itself if the rule is cached, else on a compiler thread; at most once; it
+  // must not throw. wanted: returns false once no client waits; such jobs are dropped without
+  // calling `done`. It may be called on any thread, with the compiler's lock held.
   using Done = std::function<void(std::shared_ptr<const TextRule>, const GrammarRefusal& refusal)>;
   using Wanted = std::function<bool()>;
   void compile(const std::string& tenant, GrammarSource source, const Done& done, Wanted wanted);

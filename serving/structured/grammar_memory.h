@@ -25,6 +25,8 @@ class GrammarMemory {
 
   // Sets the callback that frees memory when it is short. It may call give_back(), but not take().
   void set_evict(Evict evict);
+  // Charges `bytes`. If memory is short, first evicts cached grammars: the tenant's own, then other
+  // tenants' if the whole budget is full or if their shares narrow the tenant's.
   ChargeResult take(const std::string& tenant, int64_t bytes);
   void give_back(const std::string& tenant, int64_t bytes);
   int64_t used() const;

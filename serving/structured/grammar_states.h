@@ -72,9 +72,9 @@ class GrammarStates {
 
  private:
   static constexpr int32_t kUnknown = -2;
-  // Maximum configurations of a state: more than GrammarLimits leaves rules to choose from.
-  // Grammars that are ambiguous without bound have more; the rest is not followed, so that some of
-  // their texts are not accepted.
+  // Maximum configurations of a state: above the number of rules that GrammarLimits allows a choice
+  // to have. Grammars with unbounded ambiguity exceed it; further configurations are dropped, so
+  // that some of their texts are rejected.
   static constexpr size_t kMaxConfigurations = 16384;
   void make_bottom();  // creates stack 0 and the first entries of the tables, unless present
   int32_t make_step(int32_t state, uint8_t byte);

@@ -1,7 +1,8 @@
 // Grammar of a JSON Schema (2020-12, and earlier drafts where they mean the same). Every text of
 // the grammar is valid, but not every valid value has a text: properties come in the schema's
-// order, there are no additional properties unless a schema with properties mentions them, names of
-// additional properties have no escapes, and numbers have the digits of JsonGrammar.
+// order; a schema with properties, required or patternProperties has additional properties only if
+// it has additionalProperties; their names have no escapes if other properties are named; and
+// numbers have the digits of JsonGrammar.
 //
 // Supported: type, enum and const (serving/structured/schema_values.h), objects
 // (serving/structured/object_schema.h), arrays (serving/structured/array_schema.h), strings

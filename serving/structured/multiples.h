@@ -15,7 +15,7 @@ struct Factor {
   int decimals = 0;
 };
 
-// text: a JSON number. nullopt: zero, negative, or more than 17 digits.
+// Reads a JSON number. nullopt: zero, negative, or more than 17 digits or decimals.
 std::optional<Factor> read_factor(const std::string& text);
 // Factor whose multiples are the integers among the multiples of `factor`.
 Factor integer_factor(const Factor& factor);

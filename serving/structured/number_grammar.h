@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// Bounds of a number as decimals, such as "-12.5"; empty: unbounded.
+// Bounds of a number as JSON numbers, such as "-12.5"; empty: unbounded.
 struct NumberBounds {
   std::string least = {}, most = {};
   bool min_excluded = false, max_excluded = false;
@@ -15,16 +15,17 @@ struct NumberBounds {
 };
 
 // Range of the integers of up to 18 digits within bounds that need not be integers themselves;
-// least > most: empty. InputError for a bound that leaves no integers of 18 digits.
+// least > most: empty. InputError for a bound with more than 17 digits after the point, or beyond
+// all integers of 18 digits.
 struct IntegerRange {
   int64_t least = 0, most = 0;
 };
 IntegerRange integer_range(const NumberBounds& bounds);
-// Grammar of the integers of that range.
+// Grammar of the integers of that range. InputError if it is empty.
 Grammar::Node bounded_integer(Grammar& grammar, const NumberBounds& bounds);
 // Grammar of numbers without exponent, with up to 18 digits before and up to 17 after the point.
-// InputError for bounds with more digits after the point, and for bounds that leave no such
-// numbers.
+// InputError for a bound with more digits after the point, or beyond all such numbers. If the
+// bounds exclude each other, the grammar has no texts.
 Grammar::Node bounded_number(Grammar& grammar, const NumberBounds& bounds);
 
 }  // namespace trireme

@@ -15,12 +15,13 @@ namespace trireme {
 // required, dependentRequired or propertyNames. Such a member has one rule for each combination of
 //  - the number of members before it, as far as bounds depend on that number;
 //  - the set of later members that the earlier ones require or exclude.
-// Additional members follow. For minProperties, additional members count only if the byte sums of
-// their names differ modulo 5, because few states can distinguish these. Further ones are allowed,
-// but do not count.
+// Additional members follow. If minProperties requires two or more of them, they count toward it
+// only if the byte sums of their names differ modulo 5, because few states can distinguish these.
+// Further ones are allowed, but count toward maxProperties only.
 //
-// An additional name that matches a pattern of patternProperties matches no other pattern. If
-// additionalProperties is absent, there are no additional names that match no pattern.
+// An additional name that matches a pattern of patternProperties matches no other pattern. In a
+// schema with properties, required or patternProperties, but without additionalProperties, every
+// additional name matches a pattern.
 //
 // InputError with path and keyword for anything else, and for too many rules.
 Grammar::Node object_schema_grammar(Subschemas& subschemas, const Schema& s,

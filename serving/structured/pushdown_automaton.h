@@ -1,7 +1,7 @@
 // Pushdown automaton of a grammar: one deterministic finite automaton per rule, over bytes and
 // calls of rules (recursive transition network: Woods 1970). A text belongs to the grammar iff it
-// leads from the start of the root rule to one of its final states. A text of the called rule
-// passes a call.
+// leads from the start of the root rule to one of its final states. A call consumes a text of the
+// called rule.
 //
 // Every state can reach a final state of its rule, so that any text that can be read so far has a
 // valid continuation. No rule calls itself before it has read a byte.

@@ -1,8 +1,9 @@
-// Regular expressions as grammars. Supported is the regular part of the syntax of JSON Schema's
+// Regular expressions as grammars. Supports the regular part of the syntax of JSON Schema's
 // `pattern` (ECMA-262): literals, `.` (no line end), classes with \d \w \s (ASCII) and their
-// complements, escapes \t \n \r \f \v \xHH \uHHHH \u{H...}, groups (capturing or not, named or
-// not), alternatives, * + ? {n} {n,} {n,m} (lazy ones have the same texts), ^ at the start and $ at
-// the end of the alternatives of the whole expression.
+// complements (\S excludes all Unicode white space), escapes \t \n \r \f \v \0 \xHH \uHHHH
+// \u{H...}, groups (capturing or not, named or not), alternatives, * + ? {n} {n,} {n,m} (lazy ones
+// have the same texts; at most 10000 turns), ^ at the start and $ at the end of the alternatives of
+// the whole expression.
 //
 // InputError for anything else: backreferences, lookaround, \b, \p, flags.
 #pragma once

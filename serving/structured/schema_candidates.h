@@ -13,8 +13,8 @@ enum class CandidateSource {
   kTypes,  // also booleans, null, integers between bounds, and the schemas of anyOf and oneOf
 };
 
-// Returns an array of at most max_count values that contains every value of the schema, possibly
-// with others. nullopt: a bounded search found none.
+// Returns an array of at most max_count values, not counting null of `nullable`, that contains
+// every value of the schema, possibly with others. nullopt: a bounded search found none.
 std::optional<Schema> candidate_values(const Schema& schema, const SchemaFinder& find,
                                        CandidateSource source, size_t max_count);
 

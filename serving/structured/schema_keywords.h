@@ -1,4 +1,4 @@
-// Normalised constraints of schemas, and intersections of them. For .cpp files only (it includes
+// Normalized constraints of schemas, and intersections of them. For .cpp files only (it includes
 // the JSON library).
 #pragma once
 
@@ -16,10 +16,11 @@ using Schema = nlohmann::ordered_json;
 using SchemaFinder = std::function<const Schema&(const std::string& reference)>;
 
 // Constraints of a schema, without annotations (title, default, an unknown `format`) and keywords
-// whose value allows everything. path: of the schema, for errors. Older spellings become those of
-// 2020-12: tuples in `items`, `exclusiveMinimum: true`, `dependencies` of names, and
-// `unevaluatedProperties: false` of an object by itself. minContains is set whenever contains is.
-// InputError with path and keyword for an unsupported keyword.
+// whose value allows everything. path: of the schema, for errors. Other spellings are rewritten:
+// tuples in `items`, `exclusiveMinimum: true`, `dependencies` and `dependentSchemas` that only
+// require names, and, in a schema without references and combining keywords, unevaluatedProperties
+// and unevaluatedItems. minContains is set whenever contains is. InputError with path and keyword
+// for an unsupported keyword.
 Schema constraints_of(const Schema& schema, const std::string& path);
 // Constraints of the values that satisfy both; a and b as returned by constraints_of(). Several
 // values of pattern, format or multipleOf become an array of them. InputError if unsupported.

@@ -22,12 +22,13 @@ using StringExpression = std::pair<std::string, std::string>;
 // keyword.
 Grammar::Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path);
 
-// Expressions without calls whose intersection, limited to max_bytes bytes (max_bytes < 0:
-// unlimited), is the set of strings. At least one expression.
+// Expressions without calls whose intersection, limited to max_bytes bytes with quotes (max_bytes
+// < 0: unlimited), is the set of strings.
 struct StringBodies {
   std::vector<Grammar::Node> all = {};
   int64_t max_bytes = -1;
 };
+// Returns at least one expression.
 StringBodies string_bodies(Grammar& grammar, const Schema& s, const std::string& path);
 
 // Check of given strings against such constraints. The automaton of each pattern and format is

@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// path: of a schema, for errors; depth: its nesting level. Schemas are as given, not normalised
+// path: of a schema, for errors; depth: its nesting level. Schemas are as given, not normalized
 // constraints. InputError as json_schema_grammar().
 class Subschemas {
  public:

@@ -45,6 +45,7 @@ class TokenMasks {
   bool lacks_memory() const { return lacks_memory_; }
   // Returns the state after a byte. kDead: there is none, or the search was given up.
   int32_t step(int32_t state, uint8_t byte);
+  // Returns the state of a snapshot. kDead: the search was given up.
   int32_t restore(const GrammarStates::Snapshot& saved);
   // Computes the parts that depend on automaton states alone, starting with the states that accept
   // the most bytes, until max_work is spent or memory is short. False: a state was given up.
@@ -53,7 +54,9 @@ class TokenMasks {
   // state numbers.
   bool is_full() const;
   int64_t bytes() const;  // heap memory
-  void clear() noexcept;  // allocates nothing
+  // Frees reader states and their masks; the parts of automaton states only if memory was refused.
+  // Allocates nothing.
+  void clear() noexcept;
 
  private:
   void charge_states(int64_t looked_at_before);

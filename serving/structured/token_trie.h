@@ -14,10 +14,10 @@ namespace trireme {
 class TokenTrie {
  public:
   // model_ids: number of the model's output rows, at least the tokenizer's vocabulary. Control
-  // tokens and tokens without bytes are left out. Bytes are those of a token that follows others
-  // (Tokenizer::append_bytes).
+  // tokens, tokens without bytes and those above 1024 bytes are left out. Bytes are those of a
+  // token that follows others (Tokenizer::append_bytes).
   TokenTrie(const Tokenizer& tokenizer, int64_t model_ids);
-  // Trie of given tokens with ids from 0; empty ones are left out.
+  // Trie of given tokens with ids from 0; empty ones and those above 1024 bytes are left out.
   explicit TokenTrie(const std::vector<std::string>& tokens);
 
   int64_t ids() const { return ids_; }

@@ -3,9 +3,9 @@
 //
 // A call is reported once its name is known; its arguments follow as written, byte for byte. The
 // arguments are the first member "arguments" or "parameters"; a second one is ignored, since
-// reported arguments cannot be retracted. The parser holds back a possible start of a marker, white
-// space before one, and an object until its name is known. An object without a name is reported as
-// content.
+// reported arguments cannot be retracted; a call without either gets "{}". The parser holds back a
+// possible start of a marker, white space before one, and an object until its name is known. An
+// object without a name is reported as content.
 #pragma once
 
 #include <cstdint>

@@ -29,10 +29,10 @@ const char* tool_marker(ToolFormat format);
 std::string_view tool_end(ToolFormat format);
 
 // Grammar of tool calls. tools: JSON, {"format": "hermes", "parallel": true, "free": false,
-// "tools": [{"name", "parameters"}]}. With "free": false, calls only, without the marker that is a
-// single token for llama3 and mistral. With "free": true, any text without a marker, optionally
-// followed by a marker, written out, and calls; for llama3 such a text does not begin with {,
-// unless it is a call.
+// "tools": [{"name", "parameters"}]}. With "free": false, calls only; for llama3 and mistral
+// without their marker, which is a single token. With "free": true, any text without a marker,
+// optionally followed by a marker, written out, and calls; for llama3 such a text does not begin
+// with {, unless it is a call.
 Grammar::Node tool_call_grammar(Grammar& grammar, std::string_view tools);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Streaming search for stop strings (Knuth, Morris, Pratt 1977): O(1) amortised per byte and stop
+// Streaming search for stop strings (Knuth, Morris, Pratt 1977): O(1) amortized per byte and stop
 // string, independent of how tokens divide the text.
 #pragma once
 

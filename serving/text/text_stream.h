@@ -59,7 +59,7 @@ class TextStream {
   // Adds the next token and appends the text that is now final to `delta`. Not allowed once
   // stopped(). Tokens after the end of the text are not reported.
   void push(int32_t id, TokenRole role, TextDelta& delta);
-  // Adds no further token: appends the rest of the text. It may contain a stop string, see
+  // Ends the text: appends the rest of it to `delta`. A stop string may still be found, see
   // stopped().
   void finish(TextDelta& delta);
   // True if a stop string has ended the text.

@@ -24,7 +24,7 @@ class DeviceTensor {
  public:
   DeviceTensor(cuda::Context& gpu, const Tensor& host);  // copies `host`
   const Tensor& operator*() const { return view_; }
-  std::string bytes() const;  // synchronises with the main stream
+  std::string bytes() const;  // synchronizes with the main stream
 
  private:
   cuda::Context& gpu_;

@@ -135,7 +135,7 @@ struct LargeReport : CaseReport {
 };
 LargeReport check_large_case(const OpCase& c, cuda::Context& gpu);
 
-// Seconds per run of the body on the GPU, over consecutive runs without synchronisation.
+// Seconds per run of the body on the GPU, over consecutive runs without synchronization.
 double measure_case(const OpCase& c, cuda::Context& gpu);
 
 }  // namespace trireme::test

@@ -1,4 +1,4 @@
-// Runs a grid of fibers on the calling thread.
+// Execution of a grid of fibers on the calling thread.
 #pragma once
 
 #include <vector_types.h>

@@ -4,13 +4,13 @@
 // library stand-ins and tests.
 //
 // Streams are lazy: kernels, asynchronous copies, event records and waits are queued, and run only
-// when something waits for them: a synchronisation of the stream, of an event recorded in it, or of
+// when something waits for them: a synchronization of the stream, of an event recorded in it, or of
 // the device, a synchronous copy, or another stream that waits for its event. A missing wait
 // therefore always gives wrong results. cudaStreamQuery and cudaEventQuery run one queued operation
 // each, so that polling ends. The null stream waits for blocking streams and they for it; it does
 // not wait for non-blocking ones.
 // Copies from pageable memory read the bytes at the call; copies to pageable memory finish before
-// the call returns (and count as a synchronisation); copies access pinned memory when they run.
+// the call returns (and count as a synchronization); copies access pinned memory when they run.
 //
 // Device memory is accessible only while queued work runs; at other times a host access stops the
 // program with "the host touched device memory at ...". (An access while another thread's work runs
@@ -116,7 +116,7 @@ void set_device_memory(std::size_t bytes);  // per device; default 16 GiB
 enum class Order { kForward, kBackward };
 void set_order(Order order);  // of a grid's blocks and a block's threads
 
-// Makes device memory accessible to a test. Synchronise before: no work may be queued.
+// Makes device memory accessible to a test. Synchronize before: no work may be queued.
 class ScopedDeviceAccess {
  public:
   ScopedDeviceAccess();

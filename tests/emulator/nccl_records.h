@@ -8,8 +8,8 @@
 // by bit with those of ranks on the CPU.
 //
 // Non-blocking communicators are in progress (ncclCommGetAsyncError) for some polls: until all
-// ranks have joined, after their first operation, and when they are finalised. Using one meanwhile,
-// and destroying one that was not finalised, are errors.
+// ranks have joined, after their first operation, and when they are finalized. Using one meanwhile,
+// and destroying one that was not finalized, are errors.
 //
 // The communicator gets an asynchronous error where ranks disagree (operation, count, type,
 // reduction, root), where a message has another size than its receiver expects, and where a group

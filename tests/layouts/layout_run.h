@@ -1,4 +1,4 @@
-// Trains a case on thread ranks and gathers the results that must not depend on the layout.
+// Training of a case on thread ranks, and the results that must not depend on the layout.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Whether this build uses AddressSanitizer, with which a test takes several times as long.
+// Detection of AddressSanitizer, with which a test takes several times as long.
 #pragma once
 
 namespace trireme::test {

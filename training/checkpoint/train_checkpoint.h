@@ -1,5 +1,5 @@
-// Checkpoint of a training run: parameters, optimizer state, step state, data position and
-// configuration, in the file format of engine/io/sharded_checkpoint.h.
+// Checkpoint of a training run: parameters, optimizer state, router biases, fp8 scaling state, step
+// state, data position and configuration, in the file format of engine/io/sharded_checkpoint.h.
 #pragma once
 
 #include "engine/io/sharded_checkpoint.h"
@@ -39,13 +39,15 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
 std::vector<TokenFileIdentity> saved_data_identity(const CheckpointReader& reader);
 
 // Loads all tensors and the step state into an allocated `state`; returns the position. InputError
-// if a tensor is missing or does not have the shape that the model expects.
+// if a tensor is missing or does not have the shape that the model expects. fp8 scaling state may
+// be missing: the next step then computes its scales as the first step of a run.
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
 // Loads parameters and router biases from `path`, a model found by find_model(); everything else
 // starts as in a new run. adapter: PEFT directory of the initial adapters; empty: adapters that
-// change nothing. begins: false if a checkpoint's adapters replace these next, so that DoRA's row
-// norms of the weights are not needed. Logs each model key whose value differs from the run's.
+// change nothing. begins: false if a checkpoint's adapters replace these next, so that initial DoRA
+// magnitudes (row norms of the weights) are not needed. Logs each model key whose value differs
+// from the run's. InputError if a weight is NaN or infinite.
 void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
                           bool begins, TrainState& state);
 

@@ -11,8 +11,8 @@
 namespace trireme {
 
 // Reads a blend: null, "prefix", ["prefix"], [0.3, "a", 0.7, "b"], or Megatron's "0.3 a 0.7 b". A
-// prefix may end in .bin or .idx, which is removed. Weights need not sum to one. Reports problems
-// under the key `path`.
+// prefix may end in .bin or .idx, which is removed. Weights are above 0 and need not sum to one.
+// Reports problems under the key `path`.
 std::vector<BlendPart> read_data_path(const Json& value, const std::string& path,
                                       ConfigReport& report);
 Json data_path_to_json(const std::vector<BlendPart>& parts);  // null if empty

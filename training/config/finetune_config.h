@@ -13,7 +13,7 @@
 namespace trireme {
 
 struct FinetuneConfig {
-  bool enabled = false;                               // the configuration has the section
+  bool enabled = false;                               // finetune.train_file is set
   std::string method = "sft";                         // "sft" or "dpo"
   std::vector<std::string> train_files, valid_files;  // JSON lines
   // Training examples held out for validation: a fraction if below 1, else their number.
@@ -22,7 +22,8 @@ struct FinetuneConfig {
   bool drop_long = false;  // examples longer than a sequence: drop them; false: truncate the end
   bool assistant_only_loss = true;
   bool parse_special = false;  // parse special tokens spelled in messages; false: they are text
-  // File, tokenizer directory, or name of one of its templates; empty: the tokenizer's own.
+  // Chat template: a file, a tokenizer directory, or the name of one of the model's or tokenizer's
+  // templates; empty: their own.
   std::string chat_template;
   // Sources of the chat templates as saved in the run's checkpoint; empty: none saved. Not a
   // configuration key.

@@ -7,9 +7,11 @@
 
 namespace trireme {
 
-// Sets config.float8. Needs config.dtype, the model, the layout and the batch sizes.
+// Sets config.float8. Needs config.dtype, the model, the layout, the batch sizes and
+// sequence_length.
 void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& report);
-// Sets config.scheduler. Needs config.train_steps and config.optimizer.lr.
+// Sets config.scheduler. Needs config.train_steps, config.optimizer.lr and config.finetune, whose
+// runs have another default warm-up.
 void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 
 }  // namespace trireme

@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-// Sets config.parallel and config.pipeline for a run of `world_size` ranks. Needs config.model.
+// Sets config.parallel, config.cp_comm_type and config.pipeline for a run of `world_size` ranks.
+// Needs config.model.
 void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
                    ConfigReport& report);
 // Sets config.zero.

@@ -1,9 +1,9 @@
 // Run configuration: one JSON file plus --set overrides, resolved and checked before the run
 // starts. Key names are DeepSpeed's and Megatron's; docs/reference/config-reference.md lists them.
 //
-// "model" is an object or a path. In the file that path is relative to the file, on the command
-// line to the current directory. All other paths (data, output, checkpoints) are relative to the
-// current directory, as in Megatron.
+// "model" and "deepspeed" are objects or paths. In the file these paths are relative to the file,
+// on the command line to the current directory. All other paths (data, output, checkpoints) are
+// relative to the current directory, as in Megatron.
 #pragma once
 
 #include <cstdint>
@@ -114,9 +114,10 @@ struct RunConfig {
 };
 
 // Reads and resolves the configuration file `path`. All problems are reported in one InputError,
-// one line per problem with its JSON path. A fine-tuning run without "model" uses the model of
-// checkpoint.load.
-//   overrides   "a.b=v" of --set, applied in order before the document is checked
+// one line per problem with its JSON path. A fine-tuning run without "model" or data.tokenizer uses
+// those of its own newest checkpoint, else those of checkpoint.load.
+//   overrides   "a.b=v" of --set, applied in order before the document is checked; those of "model"
+//               and "deepspeed" first
 //   world_size  ranks of the run, which determine dp and the batch sizes
 //               (training/config/batch_rule.h)
 //   sequences   counts the sequences of one epoch, for a fine-tuning run with train_steps "auto"
@@ -125,20 +126,23 @@ struct RunConfig {
 using CountSequences = std::function<int64_t(const RunConfig& read_so_far)>;
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           int world_size, const CountSequences& sequences = {});
-// The same for a document in memory.
+// Reads and resolves a document in memory, as load_run_config() without overrides. A path under
+// "model" is relative to the current directory; a path under "deepspeed", train_steps "auto", and a
+// run without "model" are errors.
 RunConfig read_run_config(const Json& json, int world_size);
 // Optimizer steps of num_train_epochs epochs of `sequences` sequences. The last step may have fewer
 // sequences than the others.
 int64_t finetune_steps(const RunConfig& config, int64_t sequences);
 // Reads the output of run_config_to_json(), with the number of ranks that it was resolved for.
+// InputError if its batch sizes do not determine that number.
 RunConfig resolved_run_config(const Json& json);
 // Document of resolved_config.json: every key, with "auto" replaced. Reading it gives the same
 // RunConfig.
 Json run_config_to_json(const RunConfig& config);
 // Hash of the keys that determine the training trajectory: model, names of data files, batch size,
-// optimizer, seed, dtype and others; 16 hex digits. Excluded are paths, logging, evaluation, layout
-// and threads. train_steps and the scheduler are excluded too: a resumed run compares their effect
-// on the completed steps instead (training/run/run_directory.h).
+// optimizer, seed, dtype and others; 16 hex digits. Excludes paths, logging, evaluation, layout and
+// threads. Also excludes train_steps and the scheduler: a resumed run compares their effect on the
+// completed steps instead (training/run/run_directory.h).
 std::string trajectory_hash(const RunConfig& config);
 
 // Keys of a run; the reference page and the JSON Schema are generated from it.

@@ -18,14 +18,15 @@ struct BatchFillOptions {
   bool eod_mask_loss = false;         // no loss where the input is eod
 };
 
-// Usage: construct for `count` sequences, add() each of them, finish().
+// Usage: construct for `count` sequences, add() each of them, finish(). `options` and `batch` must
+// outlive this object.
 class BatchFill {
  public:
   BatchFill(const BatchFillOptions& options, MicroBatch& batch, int64_t count);
 
   // Adds the next sequence. tokens (S+1): the first num_tokens are real, the rest is padding; the
   // last real one is only a target. sample: number of the sequence. source: name of the token file,
-  // for errors.
+  // for errors. InputError if a token is outside the vocabulary.
   void add(const int32_t* tokens, int64_t num_tokens, int64_t sample, const std::string& source);
   void finish();
 

@@ -82,15 +82,15 @@ std::unique_ptr<BatchSource> make_train_source(const DataConfig& config,
                                                const BatchSourceOptions& options,
                                                int64_t total_samples);
 
-// Validation (or test) data: every token of each file once, in file order. The last sequence of a
-// file is padded with ignored targets. The sum of losses divided by num_targets() is therefore the
-// loss per token of the whole set.
+// Validation (or test) data: every token of the set once, file by file. The last sequence of a file
+// is padded with ignored targets. The sum of losses divided by the number of targets is therefore
+// the loss per token of the whole set.
 struct ValidationSource {
   std::string name;  // "" for a single set
   std::unique_ptr<BatchSource> source;
 };
 // One source per validation set. A single set without a name is omitted if none of its files has
-// two tokens. Of named sets each must have a file with two tokens, or with a whole sequence
+// two tokens. Each named set must have a file with two tokens, or with a whole sequence
 // (options.whole_sequences); one InputError reports all that do not.
 std::vector<ValidationSource> make_validation_sources(const DataConfig& config,
                                                       const BatchSourceOptions& options);
@@ -98,8 +98,9 @@ std::vector<ValidationSource> make_validation_sources(const DataConfig& config,
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
                                               const BatchSourceOptions& options);
 
-// Note if the order of the training samples differs between a run that reads samples_before of them
-// and one that reads samples_now, because other epochs are shuffled together; "" if it is the same.
+// Returns a note if the order of the training samples differs between a run that reads
+// samples_before of them and one that reads samples_now, because other epochs are shuffled
+// together; "" if it is the same.
 std::string order_change(const DataConfig& config, const BatchSourceOptions& options,
                          int64_t samples_before, int64_t samples_now);
 

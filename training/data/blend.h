@@ -22,7 +22,7 @@ struct BlendSizes {
   std::vector<int64_t> build;  // samples to build of each dataset: 0.5 % more than its share
   int64_t total = 0;           // samples of the blend, >= num_samples
 };
-// weights: normalised.
+// weights: normalized.
 BlendSizes blend_sizes(const std::vector<double>& weights, int64_t num_samples);
 
 }  // namespace trireme

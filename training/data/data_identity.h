@@ -16,7 +16,7 @@ namespace trireme {
 
 struct TokenFileIdentity {
   std::string key;     // configuration key, such as data.train_data_path
-  std::string prefix;  // as configured
+  std::string prefix;  // as configured; not stored: empty if read from a checkpoint
   std::string name;    // last part of the prefix: the same after the files are moved
   int64_t index_bytes = 0, data_bytes = 0;
   std::string checksum;  // 16 hex digits

@@ -41,7 +41,8 @@ EpochPlan plan_epochs(int64_t tokens_per_epoch, int64_t num_samples, int64_t seq
 class GptDataset {
  public:
   // Provides at least num_samples samples, from the epochs of plan_epochs(). InputError if the
-  // range has fewer than S+1 tokens, or if `seed` does not fit in 32 bits.
+  // range has fewer than S+1 tokens, if `seed` does not fit in 32 bits, or if the epochs have
+  // 2^32 - 1 samples or more.
   GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange range, int64_t num_samples,
              int64_t sequence_length, uint64_t seed);
 

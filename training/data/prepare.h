@@ -50,13 +50,13 @@ using ProgressCallback = std::function<void(const PrepareProgress&)>;
 PrepareStats prepare_data(const PrepareOptions& options, const ProgressCallback& progress = {});
 
 // The same with the ranks of `world`, which share a file system. Collective. The stats cover all
-// ranks. An error of one rank is thrown on all of them, before any file is replaced.
+// ranks. An InputError of one rank is thrown on all of them, before any file is replaced.
 PrepareStats prepare_data(const PrepareOptions& options, Communicator& world,
                           const ProgressCallback& progress = {});
 
-// The two phases of prepare_data() on several ranks. First each rank tokenises every ranks-th
-// document into a part file beside the output. Then one rank merges the parts in document order and
-// removes them. The result is the same for any number of ranks and threads.
+// The two phases of prepare_data() on several ranks. First each rank tokenizes every ranks-th
+// document into a part file next to the output. Then one rank merges the parts in document order
+// and removes them. The result is the same for any number of ranks and threads.
 PrepareStats prepare_part(const PrepareOptions& options, int rank, int ranks,
                           const ProgressCallback& progress = {});
 void merge_parts(const PrepareOptions& options, int ranks);

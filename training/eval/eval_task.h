@@ -7,11 +7,12 @@
 //   {"text": ...}
 //
 // Questions. The continuation of a context is a delimiter (by default a space) and a choice. White
-// space at the end of the context is moved to the continuation. Both are tokenised together, and
+// space at the end of the context is moved to the continuation. Both are tokenized together, and
 // the tokens after those of the context alone are the continuation's. Its log-likelihood is ln
-// p(continuation | context). An empty context is replaced by the beginning-of-text token; with
-// add_bos every context starts with that token, as Gemma's models require. Of a long context only
-// the end is used: context and continuation have at most sequence_length + 1 tokens.
+// p(continuation | context). An empty context is replaced by the BOS token (the end-of-document
+// token if there is no BOS); with add_bos every context starts with that token, as Gemma's models
+// require. Long contexts are truncated at the start: context and continuation together have at most
+// sequence_length + 1 tokens.
 //   acc        fraction of questions whose right choice has the largest log-likelihood
 //   acc_norm   the same, with log-likelihoods divided by the length of the choice in characters,
 //              without the delimiter
@@ -24,9 +25,9 @@
 // tokens of the template are parsed; those spelled in a message or a choice are plain text.
 // "context" may then also be a list of messages: a system message, and earlier turns as examples.
 //
-// Texts. A text is evaluated in windows of sequence_length predictions; a window starts with one
-// token of the window before it, and the last one starts early enough to be full. Chat templates do
-// not apply. With ll the log-likelihood of a text:
+// Texts. A text is evaluated in windows of sequence_length predictions. The first window starts
+// with the BOS token, each later one with one token of the window before it; the last one starts
+// early enough to be full. Chat templates do not apply. With ll the log-likelihood of a text:
 //   word_perplexity  exp(-sum ll / sum words), words as counted by Python's re.split(r"\s+")
 //   byte_perplexity  exp(-sum ll / sum bytes)
 //   bits_per_byte    -sum ll / sum bytes / ln 2
@@ -58,6 +59,7 @@ struct TaskMetric {
 class EvalTask {
  public:
   // Reads the file. InputError, with file and line, if a record is neither a question nor a text.
+  // tokenizer: must outlive this object.
   EvalTask(const std::string& file, const Tokenizer& tokenizer, const EvalTaskOptions& options);
   // Documents to evaluate. metrics() and samples() need the log-likelihood of each document's
   // trained tokens, in this order.

@@ -30,7 +30,7 @@ class Evaluator {
   using TakeLoss = std::function<void(int64_t row, double loss)>;
   EvalResult run_tokens(BatchSource& source, const ArenaPlan& plan, const TakeLoss& take);
   // Log-likelihood of each document of a set: the sum of the log-probabilities of its trained
-  // tokens; the same on all ranks. source: all items of the set, in order.
+  // tokens; the same on all ranks. source: all items of the set, without shuffle.
   std::vector<double> log_likelihoods(const ExampleSet& set, ExampleSource& source,
                                       const ArenaPlan& plan);
 

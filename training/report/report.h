@@ -16,7 +16,7 @@ struct ValidationCurve {
 };
 
 // Records of one run, one value per record (step). NaN: the record has no such value, or it was not
-// finite.
+// finite. `tokens` are cumulative.
 struct RunRecord {
   std::string name;    // last part of the directory's path, made unique among the runs
   std::string path;    // path of metrics.jsonl

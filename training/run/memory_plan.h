@@ -7,7 +7,7 @@
 namespace trireme {
 
 // Sizes that no published model reaches. Beyond them activations are not planned: packing them
-// takes time quadratic in the layers, and their bytes could leave 64 bits.
+// takes time quadratic in the layers, and their bytes could overflow 64 bits.
 inline constexpr int64_t kMaxPlannedLayers = 1024, kMaxPlannedWidth = 1 << 22;
 
 struct TrainingMemory {  // bytes
@@ -15,7 +15,7 @@ struct TrainingMemory {  // bytes
   int64_t activations = 0;  // and scratch of one step; -1: not planned
 };
 
-// One rank that holds the whole model, with the defaults of a run's configuration (AdamW, no
+// Plans one rank that holds the whole model, with the defaults of a run's configuration (AdamW, no
 // recomputation) and micro-batches of one sequence. Allocates none of it: activations are from a
 // planning run of a step (TrainStep::plan()).
 TrainingMemory plan_training_memory(const ModelConfig& model, DType dtype, int64_t sequence_length);

@@ -19,7 +19,8 @@ struct PretrainOptions {
 };
 
 // Trains. Collective over `world`. Returns kDone, or kStoppedSaved after a stop by signal. Throws
-// Error with kDiverged after max_consecutive_skips non-finite steps in a row.
+// Error with kDiverged after max_consecutive_skips non-finite steps in a row, or if the run's last
+// step is not finite.
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals);
 

@@ -5,6 +5,7 @@
 //   train.log              console output
 //   tensorboard/           event files, with logging.tensorboard.enabled
 //   checkpoints/           unless checkpoint.save is another folder
+//   adapter/               with finetune.lora.rank: adapters of the newest checkpoint, for PEFT
 //   last_checkpoint        name of the newest checkpoint
 //   run.lock               lock of the run that writes here
 #pragma once
@@ -21,9 +22,10 @@ namespace trireme {
 
 // Plan for starting or resuming a run. It depends on --resume:
 //   ""      Starts a new run. Refused if output_dir contains a run.
-//   "auto"  Continues from the newest complete checkpoint, or starts a new run if output_dir
-//           contains none. Refused if there are checkpoints, or must have been, and none is
-//           complete: a new run never overwrites the remains of another one.
+//   "auto"  Continues from the newest complete checkpoint, or starts a new run if checkpoint.save
+//           contains none. A checkpoint whose last step was skipped is used only if no other one is
+//           complete. Refused if there are checkpoints, or must have been, and none is complete: a
+//           new run never overwrites the remains of another one.
 //   a path  Continues from this checkpoint.
 //
 // A new run uses checkpoint.load. If that is a checkpoint of a run, the run continues from it. If
@@ -39,7 +41,7 @@ namespace trireme {
 // Records of another run in output_dir are never overwritten, whichever checkpoint is loaded.
 struct ResumePlan {
   std::string checkpoint;  // directory to load; empty: start at step 0
-  std::string weights;     // model (find_model()) with the initial weights; empty: new weights
+  std::string weights;     // model (find_model()): initial weights or base model; empty: none
   std::string adapter;     // PEFT directory of the initial adapters; empty: they change nothing
   std::vector<std::string> notes;  // warnings for the log, such as skipped damaged checkpoints
   bool is_own = false;             // --resume auto found the checkpoint
@@ -52,9 +54,9 @@ struct ResumePlan {
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
                        const std::vector<TokenFileIdentity>& data);
 
-// Advice for errors, to append after "; or ". advice_for_weights(): how to start a new run from a
-// checkpoint's weights alone, in an output_dir without a run. advice_for_another_run(): how to
-// start a new run instead of the one that the plan continues.
+// Advice for errors, an imperative clause to append after "or ". advice_for_weights(): how to start
+// a new run from a checkpoint's weights alone, in an output_dir without a run.
+// advice_for_another_run(): how to start a new run instead of the one that the plan continues.
 std::string advice_for_weights(const RunConfig& config, const std::string& checkpoint);
 std::string advice_for_another_run(const RunConfig& config, const ResumePlan& plan);
 

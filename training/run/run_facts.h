@@ -7,7 +7,7 @@
 namespace trireme {
 
 // Keys of the resolved configuration, with their values as JSON and paths of data files without
-// folders. Excluded are keys that may differ between ranks: threads, and the folder of offloaded
+// folders. Excludes keys that may differ between ranks: threads, and the folder of offloaded
 // optimizer states.
 RankFacts config_facts(const RunConfig& config);
 

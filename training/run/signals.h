@@ -7,9 +7,10 @@
 //   SIGTERM, SIGHUP, SIGPIPE (a closed standard output)
 //            save and stop, once training has begun. SIGHUP and SIGPIPE are not handled if they
 //            were ignored when the run started (nohup).
-//            mpirun sends SIGTERM to the survivors of a dead rank, and SIGKILL a second later. The
-//            watchdog therefore handles SIGTERM there: it requests a save and stop only if no rank
-//            is lost and all ranks are on this machine, and otherwise ends this rank.
+//            mpirun sends SIGTERM to the survivors of a dead rank, and SIGKILL a second later. In
+//            runs of several ranks, except under srun, the watchdog therefore handles SIGTERM: it
+//            requests a save and stop only if no rank is lost and mpirun's ranks are all on this
+//            machine, and otherwise ends this rank.
 #pragma once
 
 namespace trireme {

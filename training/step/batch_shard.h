@@ -3,8 +3,8 @@
 // Every rank of a tensor-, context- and pipeline-parallel group reads the whole micro-batch. With
 // sequence parallelism the tokens are padded to a multiple of the tensor-parallel size. A padding
 // token has target kIgnoredTarget and row -1, and is in a sequence of its own, so that it changes
-// no result. The shard of a context-parallel rank is its chunks of every sequence, padded likewise,
-// with an attention plan (parallel/context/token_slices.h).
+// no result. The shard of a context-parallel rank is its chunks of every sequence, padded likewise
+// (parallel/context/token_slices.h), with an attention plan (parallel/context/context_plan.h).
 #pragma once
 
 #include "parallel/layout.h"

@@ -26,9 +26,9 @@ class TrainStage final : public PipelineStage {
   TrainStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
              const Options& options);
 
-  // Begins a step. batches: this rank's shards of the step's micro-batches. loss: where the loss is
-  // added. block_done(b, last): called when the gradients of store block b include one more
-  // micro-batch; last: they include all of them.
+  // Begins a step. batches: this rank's shards of the step's micro-batches; must outlive the step.
+  // loss: tensors to which the losses are added. block_done(b, last): called when the gradients of
+  // store block b include one more micro-batch; last: they include all of them.
   using StoreBlockDone = std::function<void(int block, bool last)>;
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss, StoreBlockDone block_done);
 

@@ -48,7 +48,7 @@ class TrainState {
  public:
   TrainState(const RunConfig& config, const Layout& layout);
   void allocate(Ctx& ctx);
-  void initialize(Ctx& ctx);  // new weights, from config.seed
+  void initialize(Ctx& ctx);  // new weights, from ctx.seed
   int64_t bytes() const;      // memory of parameters, gradients and optimizer state
 
   Model model;
@@ -64,7 +64,7 @@ class TrainState {
   DType dtype_;
   int64_t sequence_length_;
   LossScaleConfig loss_scale_;
-  Buffer scalars_;      // StepState, StepScalars, loss sum, sum of squares, gradient scale
+  Buffer scalars_;      // StepState, StepScalars, sums, gradient scale, first non-finite gradient
   Buffer on_the_host_;  // GPU: host copies of scalars_, one per step that may be open
 };
 
@@ -75,10 +75,10 @@ class TrainStep {
   // Memory plan of activations and scratch for one step, from a planning run, which reads and
   // writes no tensor.
   ArenaPlan plan();
-  // Starts step `step`. batches: whole micro-batches of this rank's data-parallel index; they may
-  // be overwritten on return. The arena must have the capacity of `plan`. On a GPU the step is
-  // queued; the host waits only for tensors that are staged through the host and for the token
-  // counts of experts.
+  // Starts step `step`. Collective. batches: whole micro-batches of this rank's data-parallel
+  // index; they may be overwritten on return. The arena must have the capacity of `plan`. On a GPU
+  // the step is queued; the host waits only for tensors that are staged through the host, for the
+  // token counts of experts and for the loss of preference pairs.
   void start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
   // Waits for the oldest open step and returns its result. Collective.
   StepResult finish();

@@ -1,4 +1,5 @@
-// Loading of a checkpoint's tensors into the parameters of a rank, whatever layout saved them.
+// Loading of a checkpoint's tensors into a rank's parameters, regardless of the layout that saved
+// them.
 #pragma once
 
 #include <string>
@@ -9,25 +10,26 @@
 
 namespace trireme {
 
-// Stored tensors of one kind. Parameters and optimizer states share one flat index range; `map`
-// gives the part of it that `array` holds.
+// Destination of a checkpoint's tensors of one kind. Parameters and optimizer states share one flat
+// index range; `map` gives the part of it that `array` holds.
 struct StoredArray {
   std::string kind;
   Tensor array;
   const ShardMap& map;
 };
 
-// Reads, for every trained parameter, the elements of `stored` that this rank holds. Skips frozen
-// parameters: they belong to the base of the adapters. InputError where a tensor is absent or has
+// Reads, for every trained parameter, the elements that `stored` holds on this rank. Skips frozen
+// parameters: they belong to the base of the adapters. InputError if a tensor is absent or has
 // another shape or dtype.
 void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
                  const StoredArray& stored);
 
-// Selection biases of the routers, for saving and loading. Empty: the model has none.
+// Router state that checkpoints hold: selection biases and expert shares (RouterState::saved()).
+// Empty: the model has none.
 std::vector<RouterState::Named> router_tensors(const Model& model);
 void load_routers(Ctx& ctx, const CheckpointReader& reader, const Model& model);
 
-// Loads parameters and selection biases only, for evaluation and generation.
+// Loads parameters and router state only, for evaluation and generation.
 void load_parameters(Ctx& ctx, const CheckpointReader& reader, const Model& model,
                      ParameterStore& store);
 

@@ -1,4 +1,4 @@
-// Check for weights that are not finite: they turn every result into NaN.
+// Check for weights that are not finite, which turn every result into NaN.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@ namespace trireme {
 
 class Model;
 
-// First parameter of this rank with elements that are not finite, as "NAME has elements that are
-// not finite in float32". Empty: there is none. In a sharded store checks the rank's own part;
-// skips quantized weights, which are checked while they are quantized. adapters: checks adapters
-// only. Reads every value once, in place.
+// Returns the first parameter of this rank with elements that are not finite, as "NAME has elements
+// that are not finite in float32", or "" if there is none. In a sharded store checks the rank's own
+// part; skips quantized weights, which are checked while they are quantized. adapters: checks
+// adapters only. Reads every value once, in place.
 std::string find_non_finite(Ctx& ctx, const ParameterStore& store, bool adapters = false);
-// The same for the selection biases of the model's routers.
+// The same for the float32 selection biases of the model's routers.
 std::string find_non_finite(const Model& model);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@ class CheckpointReader;
 
 struct CheckpointLineage {
   // The model was trained on text with the special tokens that its tokenizer adds: it was
-  // initialised from third-party weights, or fine-tuned.
+  // initialized from third-party weights, or fine-tuned.
   bool special_tokens = false;
   // Fine-tuning only.
   ChatTemplateSources chat_templates;  // empty: none
@@ -36,10 +36,10 @@ Json lineage_to_json(const CheckpointLineage& lineage);
 CheckpointLineage lineage_from_json(const Json& state);
 CheckpointLineage read_lineage(const CheckpointReader& reader);
 
-// Path of the base model that a checkpoint depends on. Searches `load` (checkpoint.load of its
-// run), the recorded path, and the recorded path relative to the checkpoint; in a run directory,
-// every checkpoint. Returns the first with the recorded identity, or the first that exists where no
-// identity was recorded. InputError where none matches.
+// Returns the path of the base model that a checkpoint depends on. Searches `load` (checkpoint.load
+// of its run), the recorded path, and the recorded path relative to the checkpoint; in a run
+// directory, every checkpoint. Returns the first with the recorded identity, or the first that
+// exists if no identity was recorded. InputError if none matches.
 std::string find_base(const std::string& checkpoint, const std::string& load);
 // The same, at `path` only.
 std::string find_base_at(const std::string& path, const std::string& checkpoint);

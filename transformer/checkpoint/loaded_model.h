@@ -1,4 +1,4 @@
-// A model loaded from a run directory, a checkpoint or third-party files, for evaluation and
+// Model loaded from a run directory, a checkpoint or third-party files, for evaluation and
 // generation.
 #pragma once
 
@@ -18,9 +18,9 @@ namespace trireme {
 class Communicator;
 struct Ctx;
 
-// Checks host memory before new weights are loaded next to those in use: InputError where `free`
-// bytes (engine/core/host_memory.h) are less than `needed`. Without the check the kernel's OOM
-// killer would end the process.
+// Checks host memory before new weights are loaded next to those in use: InputError if `free` bytes
+// (engine/core/host_memory.h) are less than `needed`. Without the check the kernel's OOM killer
+// would end the process.
 void check_room_beside(int64_t needed, int64_t free);
 
 class LoadedModel {
@@ -30,38 +30,38 @@ class LoadedModel {
   // (transformer/formats/model_source.h) and checks that its tensors match its configuration.
   // Collective over the ranks that will hold the model, and so are its failures (parallel/agree.h).
   // dtype: of the computation; absent: that of the checkpoint. adapter: PEFT directory; empty:
-  // none. quantization: block format of the weights of linear layers; the head is quantized to 8
-  // bits (parallel/quantized_weights.h). modules: PEFT directories of which each token of a pass
-  // selects one (transformer/formats/peft/stacked_adapters.h). room: slots for adapters loaded
-  // later; default: none.
+  // none; excludes modules. quantization: block format of the weights of linear layers; the head is
+  // quantized to 8 bits (parallel/quantized_weights.h). modules: PEFT directories of which each
+  // token of a pass selects at most one (transformer/formats/peft/stacked_adapters.h). room: slots
+  // for adapters loaded later; default: none.
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
               const std::string& adapter = "", std::optional<BlockFormat> quantization = {},
               const std::vector<std::string>& modules = {}, const AdapterRoom& room = {});
-  // Reports weights that are not finite as a warning instead of refusing them.
+  // Makes load() warn about weights that are not finite instead of failing. Adapters must be finite
+  // in any case.
   void allow_non_finite() { allows_non_finite_ = true; }
   // Reads the parameters that a rank with this layout holds, and prepares the model for sequences
-  // of `positions` tokens. InputError when the tensors do not fit the configuration, or when a
+  // of `positions` tokens. InputError if the tensors do not fit the configuration, or if a
   // parameter is not finite: the error names the first one.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
   // Opens the weights at `path` (as in the constructor) as a replacement for this model's, without
-  // reading them. InputError listing every difference where they belong to another model. They get
-  // this model's compute dtype and quantization. This model's adapters stay, unless they came with
-  // its checkpoint; then the new checkpoint must bring its own. Any thread.
+  // reading them, with this model's compute dtype and quantization. InputError listing every
+  // difference if they belong to another model. This model's adapters stay, unless they are part of
+  // its checkpoint; then the new checkpoint must have its own. Any thread.
   std::unique_ptr<LoadedModel> open_next(const std::string& path) const;
   // Replaces this model's weights by those of `next`, which open_next() returned and load() filled
-  // on the host, with the same layout. `next` must not be used afterwards. No pass may run
-  // meanwhile.
+  // on the host, with the same layout. No pass may run during the call.
   void take_weights(Ctx& ctx, LoadedModel& next);
 
-  // Opens an adapter for a slot and, where the model is loaded, reads its factors; it replaces the
-  // slot's adapter once take_adapter() is called. InputError for invalid adapters, also for values
-  // that are not finite. Changes nothing in this model. Any thread.
+  // Opens an adapter for a slot and, if the model is loaded, reads its factors; take_adapter() then
+  // replaces the slot's adapter by it. InputError for invalid adapters and for values that are not
+  // finite. Changes nothing in this model. Any thread.
   struct StagedAdapter {
     AdapterColumns columns;
     std::unique_ptr<ParameterStore> store;  // on the host; padded to the slot's rank, factors only
   };
   std::unique_ptr<StagedAdapter> stage_adapter(size_t slot, const std::string& path) const;
-  // Copies a staged adapter into the columns of its slot. No pass may run meanwhile.
+  // Copies a staged adapter into the columns of its slot. No pass may run during the call.
   void take_adapter(Ctx& ctx, const StagedAdapter& staged);
   const std::string& checkpoint() const { return checkpoint_; }
   const ModelBundle& bundle() const { return bundle_; }
@@ -71,17 +71,17 @@ class LoadedModel {
   int64_t step() const { return step_; }
   const std::vector<AdapterColumns>& module_columns() const { return module_columns_; }
   // Returns whether prompts get the special tokens that the tokenizer adds: true for third-party
-  // models, and for Trireme models that were initialised from them or fine-tuned.
+  // models, and for Trireme models that were initialized from them or fine-tuned.
   bool wants_special_tokens() const { return bundle_.lineage.special_tokens; }
-  // Tokenizer path, or "byte": `asked`, else the model's own. InputError where both are empty.
+  // Tokenizer path, or "byte": `asked`, else the model's own. InputError if both are empty.
   std::string tokenizer_spec(const std::string& asked) const;
-  // InputError where the tokenizer has ids beyond the model's vocabulary.
+  // InputError if the tokenizer has ids beyond the model's vocabulary.
   std::unique_ptr<Tokenizer> open_tokenizer(const std::string& spec) const;
   // Chat templates: those that `given` names (read_chat_templates(); empty: none), else those that
-  // the model was fine-tuned with, else those of `tokenizer` (a path). InputError where there are
+  // the model was fine-tuned with, else those of `tokenizer` (a path). InputError if there are
   // none.
   ChatTemplateSources chat_templates(const std::string& given, const std::string& tokenizer) const;
-  // The same; empty where there are none.
+  // The same; empty if there are none.
   ChatTemplateSources find_chat_templates(const std::string& given,
                                           const std::string& tokenizer) const;
 

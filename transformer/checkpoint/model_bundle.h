@@ -1,5 +1,5 @@
-// Description of a saved model: what evaluation, generation and serving need before they read a
-// tensor. Training reads the whole configuration of a run instead
+// Description of a saved model, which evaluation, generation and serving read before any tensor.
+// Training reads the whole configuration of a run instead
 // (training/checkpoint/train_checkpoint.h).
 #pragma once
 
@@ -24,19 +24,19 @@ struct ModelBundle {
   CheckpointLineage lineage;
 };
 
-// Reads the state of a checkpoint, also of an imported model. InputError where this version does
-// not write such a state.
+// Reads the state of a checkpoint, also of an imported model. InputError if it does not have the
+// form that this version writes.
 ModelBundle read_model_bundle(const CheckpointReader& reader);
 // The same, given the state. checkpoint: its directory, next to which a copy of the tokenizer may
 // be.
 ModelBundle model_bundle_of(const Json& state, const std::string& checkpoint);
 
-// Calls `read` with the state of a checkpoint. InputError naming the checkpoint where `read` finds
-// a member absent or of another type.
+// Calls `read` with the state of a checkpoint. InputError naming the checkpoint if `read` finds a
+// member absent or of another type.
 void with_state(const CheckpointReader& reader, const std::function<void(const Json& state)>& read);
 
-// State of a checkpoint that holds an imported model and no run. tokenizer: "byte", a file name
-// inside tokenizer/ next to the checkpoint, or empty.
+// Returns the state of a checkpoint that holds an imported model and no run. tokenizer: "byte", a
+// file name inside tokenizer/ next to the checkpoint, or empty.
 Json imported_state(const ModelConfig& model, DType dtype, const std::string& tokenizer);
 bool is_imported_state(const Json& state);
 inline constexpr const char* kTokenizerFolder = "tokenizer";  // next to the checkpoint

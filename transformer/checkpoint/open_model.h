@@ -1,5 +1,5 @@
-// Model sources of any saved model: Trireme checkpoints, HuggingFace directories, GGUF files,
-// adapters.
+// Opening of any saved model as a ModelSource: Trireme checkpoints, HuggingFace directories, GGUF
+// files, adapters.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@ namespace trireme {
 // the weights of its base.
 std::unique_ptr<ModelSource> open_found_model(const std::string& place);
 std::unique_ptr<ModelSource> open_any_model(const std::string& path);  // find_model() first
-// Source of the configuration and the tokenizer only: the newest checkpoint that a run has saved,
-// else the model that open_any_model() would open. Reads only the manifest of a Trireme checkpoint
-// and does not merge adapters.
+// Opens a source for its configuration and tokenizer only: the newest checkpoint at `saved`, else
+// the one at `path`, else open_any_model(path). Reads only the manifest of a checkpoint and does
+// not merge adapters.
 std::unique_ptr<ModelSource> open_described_model(const std::string& saved,
                                                   const std::string& path);
 
-// Model with adapters merged into its weights. adapters: PEFT directory, or a run or checkpoint of
-// adapters.
+// Opens a model with adapters merged into its weights. adapters: PEFT directory, or a run or
+// checkpoint of adapters. InputError if they are for another model.
 std::unique_ptr<ModelSource> open_merged_model(const std::string& base,
                                                const std::string& adapters);
 

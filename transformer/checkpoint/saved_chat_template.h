@@ -10,13 +10,13 @@ namespace trireme {
 
 class ModelSource;
 
-// Chat templates recorded in a run's checkpoints, or stored next to PEFT adapters. Empty where the
-// path is neither.
+// Chat templates recorded in a run's newest checkpoint, or stored next to PEFT adapters. Empty if
+// the path is neither.
 ChatTemplateSources kept_chat_templates(const std::string& path);
-// The same, else the templates of a model's tokenizer (a path, or "byte"). Empty where neither has
+// The same, else the templates of a model's tokenizer (a path, or "byte"). Empty if neither has
 // one.
 ChatTemplateSources chat_templates_of_model(const std::string& path, const std::string& tokenizer);
-// GGUF metadata of the tokenizer of the model at `path`, its chat templates included. Empty: the
+// GGUF metadata of the tokenizer of the model at `path`, including its chat templates. Empty if the
 // tokenizer cannot be expressed in GGUF.
 GgufMetadata gguf_words(const ModelSource& source, const std::string& path);
 // Writes templates (empty: none) into a HuggingFace directory, as chat_template.jinja and

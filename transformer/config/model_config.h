@@ -1,13 +1,13 @@
-// Hyper-parameters of a model: the content of HuggingFace's config.json, in one form for all
+// Hyperparameters of a model: the content of HuggingFace's config.json, in one form for all
 // families.
 //
 // Layers read the properties here (which norm, which positions, which MLP), never the family. The
-// family only defines how config.json spells the properties and what the parameters are named
+// family only defines how config.json spells the properties and how the parameters are named
 // (transformer/families).
 //
-// Sizes must be given; other absent keys take HuggingFace's defaults (gpt2: dropout 0.1, tied
-// head). Keys without effect on the mathematics are ignored. A key that would change it in a way
-// that is not implemented is an error, never ignored.
+// A config.json must give most sizes; other absent keys have HuggingFace's defaults (gpt2: dropout
+// 0.1, tied head). Keys without effect on the results are ignored. A key that would change them in
+// a way that is not implemented is an error.
 #pragma once
 
 #include <cstdint>
@@ -80,13 +80,13 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   // RoPE base of the layers with a window, whose frequencies are not scaled; 0: rope_theta.
   double local_rope_theta = 0;
-  // Queries at position p are multiplied by 1 + query_scaling ln(1 + floor(p / P0)), P0
-  // rope_scaling.original_positions, after their rotation; 0: not.
+  // Rotated queries at position p are multiplied by 1 + query_scaling ln(1 + floor(p / P0)), P0 =
+  // rope_scaling.original_positions; 0: no scaling.
   double query_scaling = 0;
-  // S > 0: only queries of layers without rotary positions are, by 1 + query_scaling ln(1 +
-  // floor((p + 1) / S)) (Llama 4's temperature).
+  // S > 0: instead only queries of layers without rotary positions are multiplied, by 1 +
+  // query_scaling ln(1 + floor((p + 1) / S)) (Llama 4's temperature).
   int64_t unrotated_scaling = 0;
-  bool rope_interleaved = false;  // rotates pairs of neighbours (engine/ops/attention/rotary.h)
+  bool rope_interleaved = false;  // rotates adjacent pairs (engine/ops/attention/rotary.h)
   int64_t rotary_dim = 0;         // first elements of each head that are rotated, even; 0: all
   double attention_scale = 0;     // softmax scale; 0: 1 / sqrt(D)
   double attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
@@ -113,7 +113,7 @@ struct ModelConfig {
   bool qk_norm_after_rope = false;     // with qk_norm: after it
   bool qk_norm_whole = false;          // with qk_norm: of all heads of q, and of k, together
   bool qk_norm_weightless = false;     // with qk_norm: no weights; only in layers that rotate
-  bool attention_bias = false;         // biases of q, k and v
+  bool attention_bias = false;         // biases of q, k, v; latent attention: of down-projections
   bool attention_output_bias = false;  // bias of o
   bool attention_sinks = false;        // a learned logit per head in every softmax, without a value
   bool mlp_bias = false;               // biases of up, down and, in a gated MLP, gate
@@ -123,16 +123,17 @@ struct ModelConfig {
   // token attends to itself and the windows[l] - 1 tokens before it; 0: to all tokens before it.
   // Empty: no layer has a window.
   std::vector<int64_t> windows;
-  // Tokens of a chunk; in layers with a 1 in chunked_layers a token attends to those from the last
-  // multiple of it on, counted from the beginning of the document (Llama 4). 0: no such layers.
+  // Tokens of a chunk. Documents are cut into chunks from their first token on; in layers with a 1
+  // in chunked_layers a token attends only to earlier tokens of its chunk (Llama 4). 0: no such
+  // layers.
   int64_t attention_chunk = 0;
   std::vector<uint8_t> chunked_layers;
-  // Layers with rotary positions, 1, and without any, 0 (NoPE, Kazemnejad et al. 2023). Empty: all
-  // layers have those of the model.
+  // By layer, 1: rotary positions, 0: none (NoPE, Kazemnejad et al. 2023). Empty: all layers have
+  // the model's positions.
   std::vector<uint8_t> rope_layers;
   MoeConfig moe;  // moe.experts == 0: dense model
   LatentConfig latent;
-  // Layers of published files after the last one, for multi-token prediction; they are not run.
+  // Multi-token prediction layers that published files have after the last layer; they are not run.
   int64_t extra_layers = 0;
 
   int64_t window(int64_t layer) const {
@@ -154,20 +155,20 @@ inline int64_t rotary_width(const ModelConfig& config) {
   return config.rotary_dim > 0 ? config.rotary_dim : config.head_dim;
 }
 
-// Number of rotary tables: 2 where layers with a window have their own frequencies, or queries
-// their own factor, in layers with rotary positions or without.
+// Number of rotary tables: 2 if layers with a window have their own frequencies, or if queries are
+// scaled by position.
 inline int64_t rotary_tables(const ModelConfig& config) {
   return config.local_rope_theta > 0 || config.query_scaling > 0 ? 2 : 1;
 }
 
-// Longest sequence that the model supports: rows of its position table, or the length that its
-// rotary scaling is made for.
+// Longest sequence that the model supports, in tokens: rows of its position table, or the length
+// that its rotary scaling is meant for.
 inline int64_t longest_sequence(const ModelConfig& config) {
   return longest_sequence(config.rope_scaling, config.max_positions);
 }
 
-// Tensor-parallel ranks that hold the same key/value head: more than 1 where there are fewer heads
-// than ranks.
+// Number of tensor-parallel ranks that hold the same key/value head: above 1 if there are fewer
+// heads than ranks.
 inline int kv_head_copies(const ModelConfig& config, int tp) {
   return config.num_kv_heads >= tp ? 1 : tp / static_cast<int>(config.num_kv_heads);
 }

@@ -1,4 +1,4 @@
-// Hyper-parameters of a mixture of experts, in one form for all families.
+// Hyperparameters of a mixture of experts, in one form for all families.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@ struct MoeConfig {
   bool expert_bias = false;       // biases of an expert's three products
   bool router_bias = false;       // bias of the router's logits
   bool sigmoid_scores = false;    // else softmax
-  bool choose_by_logits = false;  // RouterArgs
+  bool choose_by_logits = false;  // as the next two: RouterArgs (engine/ops/moe/router.h)
   bool normalise_weights = true;
   double weight_scale = 1.0;
-  bool scaled_inputs = false;  // weights multiply the inputs of the experts, not their outputs
-  int64_t groups = 1;
-  int64_t kept_groups = 1;
-  bool selection_bias = false;  // added to the scores for the choice of experts only; no gradient
+  bool scaled_inputs = false;   // weights multiply the inputs of the experts, not their outputs
+  int64_t groups = 1;           // of experts; RouterArgs
+  int64_t kept_groups = 1;      // groups from which a token's experts are selected
+  bool selection_bias = false;  // added to the scores for top-k selection only; no gradient
   bool noisy = false;           // noisy top-k gating (Shazeer et al. 2017)
 
   double balance_coef = 0, z_coef = 0, importance_coef = 0, load_coef = 0;
   BalanceScope balance_scope = BalanceScope::kMicroBatch;
-  double bias_update_speed = 0;  // change of the selection bias in a step
+  double bias_update_speed = 0;  // change of a selection bias per step
   double capacity_factor = 0;    // 0: no tokens are dropped
 
   // Layer l has experts when l >= first_sparse, l % sparse_step == sparse_phase and l is not in

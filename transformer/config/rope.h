@@ -1,5 +1,5 @@
-// Frequencies of the rotary embedding, and their scaling for sequences longer than the
-// model was first trained on. The definitions are HuggingFace's (`rope_type`), in float64.
+// Frequencies of the rotary embedding, and their scaling for sequences longer than those of the
+// original training. The definitions are HuggingFace's (`rope_type`), in float64.
 //
 // D is the rotated width, b the base (rope_theta), f_i = b^(-2i/D), 0 <= i < D/2, s the factor, P
 // the model's positions (max_position_embeddings) and P0 its original ones:
@@ -21,12 +21,13 @@
 //            with two given lists l and c. Cosines and sines are multiplied by the attention
 //            factor, by default sqrt(1 + ln(s) / ln(P0)) for s > 1, else 1.
 //
-// `length` of "dynamic" and "longrope": HuggingFace takes the longest sequence of each forward.
+// `length` of "dynamic" and "longrope": HuggingFace uses the longest sequence of each forward.
 // There a sequence's result depends on the other sequences of its batch, and cached keys were
 // rotated by other frequencies than later queries. Here `length` is the length that positions are
 // reserved for (Model::reserve_positions()): the configured sequence length in training and
-// evaluation, independent of packing, and the length of prompt plus new tokens in generation. That
-// equals HuggingFace's whole forward pass of a batch whose longest sequence has this length.
+// evaluation, independent of packing, the prompt plus new tokens in `generate`, and the maximum
+// sequence length in serving. That equals HuggingFace's forward pass, without a cache, of a batch
+// whose longest sequence has this length.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ struct RopeScaling {
   int64_t original_positions = 0;  // P0; llama3, yarn, longrope, Gemma's linear
   double low_frequency_factor = 1, high_frequency_factor = 4;  // low, high; llama3
   double attention_factor = 0;                                 // yarn, longrope; 0: not given
-  double beta_fast = 32, beta_slow = 1;                        // yarn, and these
+  double beta_fast = 32, beta_slow = 1;                        // yarn, as the next two lines
   bool truncate = true;
   double mscale = 0, mscale_all_dim = 0;                      // 0: not given
   std::vector<double> short_factors = {}, long_factors = {};  // (D / 2) c, l; longrope
@@ -50,8 +51,8 @@ struct RopeScaling {
 };
 
 struct RotaryFrequencies {
-  std::vector<double> inverse;  // (D / 2) angle of one position
-  double attention_factor = 1;  // of cosines and sines
+  std::vector<double> inverse;  // (D / 2): angle per position, in radians
+  double attention_factor = 1;  // factor of cosines and sines
 };
 
 // width: D, even, above 2 with dynamic scaling. positions: P. length >= 0.
@@ -61,9 +62,9 @@ RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScali
 // m(s, k) above.
 double yarn_scale(double factor, double coefficient);
 
-// Longest sequence that a model with P positions is made for. Linear and dynamic: s P, because
-// their configurations keep the original P and P0 is 0. Linear with P0 (Gemma 3): P, because its
-// configurations have the larger P. yarn: max(P, s P0). Else P.
+// Longest sequence that a model with P positions is meant for. linear and dynamic: s P, because
+// their configurations keep the original P and P0 is 0. linear with P0 (Gemma 3): P, because its
+// configurations have the larger P. yarn: max(P, s P0). Others: P.
 int64_t longest_sequence(const RopeScaling& scaling, int64_t positions);
 
 }  // namespace trireme

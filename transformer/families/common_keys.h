@@ -16,11 +16,11 @@ inline constexpr double kMaxWidth = 1 << 20;
 inline constexpr double kMaxLayers = 1 << 16;
 inline constexpr double kMaxPositions = 1 << 30;
 
-// Keys of all families: vocabulary and initialisation. Keys without mathematical meaning, and those
-// of other architectures: transformer/families/foreign_keys.h.
+// Keys of all families: vocabulary and initialization. Keys without effect on results, and those of
+// other architectures: transformer/families/foreign_keys.h.
 void add_common_keys(Schema& schema, const char* vocab_default = "");  // "": required
 
-// Default values of transformers for absent keys.
+// transformers' default values of absent keys.
 struct LlamaDefaults {
   const char* positions = "2048";
   const char* rope_theta = "10000";
@@ -35,7 +35,8 @@ struct LlamaDefaults {
   const char* rotary_factor = "";  // RopeDefaults
   bool tied = false;
 };
-// Sizes, numbers of heads, RMSNorm; includes the common keys.
+// Sizes, numbers of heads, RMSNorm, attention dropout, tied head and token ids; includes the common
+// keys.
 void add_decoder_keys(Schema& schema, const LlamaDefaults& preset);
 void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_decoder_keys(const ModelConfig& config, Json& json);
@@ -56,7 +57,7 @@ void read_attention_bias(const ConfigValues& values, ModelConfig& config);
 void add_mlp_bias(Schema& schema);
 
 // Reports an error unless `divisor` (key `small`) divides `dividend` (key `large`). Returns whether
-// it divides. Expects a divisor of 0 to be reported already.
+// it divides; true for a divisor of 0, which the caller must have reported.
 bool check_divides(const ConfigValues& values, const std::string& small, int64_t divisor,
                    const std::string& large, int64_t dividend, ConfigReport& report);
 

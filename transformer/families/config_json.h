@@ -1,4 +1,4 @@
-// HuggingFace's config.json of any family: conversion to a ModelConfig and back.
+// Conversion of HuggingFace's config.json, of any family, to a ModelConfig and back.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace trireme {
 
-// Reads a config.json object; problems are added to `report` with their JSON paths under `path`.
+// Reads a config.json object, or the text model's part of a multimodal one. Adds problems to
+// `report`, with their JSON paths under `path`.
 ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report);
-// Inverse of read_model_config(): an object that reads back to the same value. Checkpoints store
-// it.
+// Inverse of read_model_config(): returns an object that reads back to the same value. Checkpoints
+// store it.
 Json model_config_to_json(const ModelConfig& config);
 
 }  // namespace trireme

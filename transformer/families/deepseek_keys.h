@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// Default values of transformers for absent keys.
+// transformers' default values of absent keys.
 struct DeepseekDefaults {
   const char* first_dense;
   const char* shared_experts;
@@ -17,16 +17,16 @@ struct DeepseekDefaults {
 };
 
 // Keys of the sparse layers, the shared experts, the groups of experts and the factor of the
-// weights.
+// experts' weights.
 void add_deepseek_expert_keys(Schema& schema, const DeepseekDefaults& preset);
-// grouped: also reads the groups that limit a token's choice of experts.
+// grouped: also reads the groups that limit the experts selected for a token.
 void read_deepseek_expert_keys(const ConfigValues& values, bool grouped, MoeConfig& moe);
 void write_deepseek_expert_keys(const MoeConfig& moe, Json& json);
 
 // Multi-head latent attention (transformer/layers/latent_attention.h) and its rotary frequencies.
-// Its keys replace head_dim and num_key_value_heads (which, where given, must equal the number of
-// query heads). Where the rotary scaling has an mscale_all_dim k, the softmax scale is D^-1/2
-// m(factor, k)^2 (yarn_scale()).
+// Its keys replace head_dim and num_key_value_heads (which must equal the number of query heads if
+// given). If the rotary scaling has an mscale_all_dim k, the softmax scale is D^-1/2 m(factor, k)^2
+// (yarn_scale()).
 void add_latent_keys(Schema& schema);
 void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_latent_keys(const ModelConfig& config, Json& json);
@@ -47,8 +47,8 @@ void read_sigmoid_expert_keys(const ConfigValues& values, const SigmoidExperts& 
 void write_sigmoid_expert_keys(const ModelConfig& config, const SigmoidExperts& preset, Json& json);
 
 // Keys of DeepSeek-V3 and of models with its architecture: sizes and latent attention, then
-// multi-token prediction and experts. A family's own rows come between them; it sets
-// rope_interleaved.
+// multi-token prediction and experts. A family adds its own rows between the two, and sets
+// ModelConfig::rope_interleaved.
 void add_deepseek_v3_attention_keys(Schema& schema);
 void add_deepseek_v3_layer_keys(Schema& schema);
 void read_deepseek_v3_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);

@@ -1,4 +1,4 @@
-// Keys of config.json about experts that all MoE families share.
+// Expert keys of config.json that all MoE families share.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -16,9 +16,9 @@ struct ExpertKeys {
   const char* per_token_default;
   const char* balance;  // key of the balancing loss's weight
   const char* balance_default = "0.001";
-  // True: the experts' width has its own key, "moe_intermediate_size", and "norm_topk_prob" chooses
-  // whether a token's weights are normalised. False: all MLPs are experts and the weights add up to
-  // 1.
+  // True: the experts' width has its own key, "moe_intermediate_size", and "norm_topk_prob"
+  // determines whether a token's weights are normalized. False: the width is "intermediate_size",
+  // all MLPs are experts, and the weights add up to 1.
   bool mixed;
   const char* width_default = "1408";
   bool normalise_default = false;
@@ -30,13 +30,13 @@ MoeConfig read_expert_keys(const ConfigValues& values, const ExpertKeys& keys);
 void write_expert_keys(const MoeConfig& moe, const ExpertKeys& keys, Json& json);
 
 // Training of the router: Trireme keys, the same in all families. Add after the family's own keys.
-// read_routing_keys() also checks that a token's choice of experts can be satisfied.
+// read_routing_keys() also checks that enough experts can be selected for a token.
 void add_routing_keys(Schema& schema);
 void read_routing_keys(const ConfigValues& values, const ExpertKeys& keys, MoeConfig& moe,
                        ConfigReport& report);
 void write_routing_keys(const MoeConfig& moe, Json& json);
 
-// Notes that the layers for multi-token prediction, whose number `key` gives, are not run.
+// Adds a note to `report` that the multi-token prediction layers, counted by `key`, are not run.
 void note_extra_layers(const ConfigValues& values, const char* key, const ModelConfig& config,
                        ConfigReport& report);
 

@@ -36,7 +36,8 @@ struct ParameterNames {
   const char* mlp_up = "up_proj";
   const char* mlp_down = "down_proj";
 
-  const char* experts = "mlp";  // module of the router, `router`, and of the experts, `experts`.e
+  // Module that contains the router, `router`, and the experts, "experts.0", "experts.1", ...
+  const char* experts = "mlp";
   const char* router = "gate";
   const char* expert_gate = "gate_proj";
   const char* expert_up = "up_proj";
@@ -45,12 +46,12 @@ struct ParameterNames {
   const char* selection_bias = "gate.e_score_correction_bias";  // in the module `experts`
 };
 
-// Tensors with all experts of a layer, as files have them, in the module `experts`: gate_up (E,
-// 2 F, hidden) and down (E, hidden, F), and their biases (E, 2 F) and (E, hidden).
+// Tensors that stack all experts of a layer in published files, in the module `experts`: gate_up
+// (E, 2 F, hidden) and down (E, hidden, F), and their biases (E, 2 F) and (E, hidden).
 struct StackedExperts {
   const char* gate_up = "";  // "": every expert has tensors of its own
   const char* down = "";
-  const char* bias_end = "";  // of the names of the biases' tensors
+  const char* bias_end = "";  // suffix of the bias tensors' names
   bool transposed = false;    // (E, hidden, 2 F) and (E, F, hidden)
   bool interleaved = false;  // outputs of gate_up alternate between gate and up; else gate, then up
 };
@@ -71,14 +72,14 @@ struct Family {
   // v_proj in one, qkv_proj.
   bool fused_gate_up = false, fused_qkv = false;
   StackedExperts stacked_experts = {};
-  bool layer_types = false;  // read() and write() know "layer_types": windows or chunks by layer
+  bool layer_types = false;  // read() and write() handle "layer_types": windows or chunks by layer
   // GPT-2's Conv1D: linear layers of the blocks are stored as (in, out), q, k and v in one matrix.
   bool conv1d = false;
   // PEFT with transformers 5 applies adapters of gate_proj, up_proj and down_proj to the fused
   // routed experts only.
   bool peft_adapts_fused_experts = false;
   bool begins_with_bos = false;  // every text that the model was trained on begins with BOS
-  // Adds the family's rows; the caller adds "model_type" and the foreign keys (foreign_keys.h).
+  // Adds the family's keys; the caller adds "model_type" and the foreign keys (foreign_keys.h).
   void (*add_keys)(Schema& schema);
   // The caller sets `family` and reads the token ids.
   void (*read)(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
@@ -87,20 +88,20 @@ struct Family {
   void (*write)(const ModelConfig& config, Json& json);
 };
 
-// Multimodal models, of which the text part is read.
+// Multimodal model type, of which only the text model is read.
 struct MultimodalModel {
   const char* model_type;
   const char* architecture;
   const char* text_type;  // of a "text_config" without "model_type"
 };
-// nullptr: not such a model_type.
+// Returns nullptr for any other model_type.
 const MultimodalModel* find_multimodal(const std::string& model_type);
 
 std::span<const Family* const> families();
 const Family& family_of(ModelFamily id);
-// nullptr: unknown model_type.
+// Returns nullptr for an unknown model_type.
 const Family* find_family(const std::string& model_type);
-// Keys of a family: source of the checks, the JSON Schema and the reference page.
+// Returns the keys of a family: source of the checks, the JSON Schema and the reference page.
 const Schema& model_schema(ModelFamily id);
 
 inline const ParameterNames& parameter_names(const ModelConfig& config) {

@@ -1,12 +1,12 @@
-// Families of transformers that are not implemented, for messages about their models.
+// Table of transformers' families that are not implemented, for error messages.
 #pragma once
 
 #include <string>
 
 namespace trireme {
 
-// Features of the family that llama does not have, to follow "it has"; nullptr: a family that is
-// not in the table. A family that gets implemented loses its row.
+// Returns the family's features that llama does not have, as an object of "it has", or nullptr if
+// the family is not in the table. Remove a family's row when it is implemented.
 const char* other_family_features(const std::string& model_type);
 
 }  // namespace trireme

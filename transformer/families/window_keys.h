@@ -1,5 +1,5 @@
-// Keys of config.json about sliding windows. A window of 0 in a layer that has one is an error: no
-// token would be visible there, and transformers fails with it.
+// Sliding-window keys of config.json. A window of 0 in a layer that has one is an error: no token
+// would be visible there, and transformers fails with it.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -22,10 +22,10 @@ enum class WindowLayers {
   kUnrotated,  // layers without rotary positions; m has no effect (SmolLM3)
 };
 void add_qwen_window_keys(Schema& schema, WindowLayers layers);
-// With kUnrotated after rope_layers is read.
+// kUnrotated requires config.rope_layers to be read before.
 void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, ModelConfig& config,
                            ConfigReport& report);
-// Writes nothing where no layer has a window.
+// Writes nothing if no layer has a window.
 void write_qwen_window_keys(const ModelConfig& config, WindowLayers layers, Json& json);
 
 // Gemma's keys: "sliding_window", and the layers with full attention: every
@@ -35,12 +35,14 @@ void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
                               ConfigReport& report);
 void write_pattern_window_keys(const ModelConfig& config, Json& json);
 
-// Keys of OLMo and gpt-oss: "sliding_window", by default `preset`, in the layers of "layer_types",
-// by default all but every interval-th; 0: none. A window must be given where layers have one.
+// Keys of OLMo and gpt-oss: "sliding_window", by default `preset`, in the layers that "layer_types"
+// lists, by default all but every interval-th (interval 0: none). An error if listed layers have a
+// window and none is given.
 void add_listed_window_keys(Schema& schema, const char* preset = "4096");
 void read_listed_window_keys(const ConfigValues& values, int64_t interval, ModelConfig& config,
                              ConfigReport& report);
-// Without windows no "sliding_window": transformers makes that mask too, from its default.
+// Without windows, omits "sliding_window" instead of writing null: transformers builds that mask in
+// any case, then from its default.
 void write_listed_window_keys(const ModelConfig& config, Json& json);
 
 }  // namespace trireme

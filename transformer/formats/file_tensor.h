@@ -1,5 +1,5 @@
-// Tensors of a file that is written from a model: the parameters that make up each one, and its
-// rows in file order, read from any ModelSource.
+// Tensors of an exported file: the parameters that make up each one, and its rows in file order,
+// read from any ModelSource.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ struct FileTensor {
   std::vector<int64_t> shape;
   bool transposed = false;
   bool router = false;
-  std::vector<Part> parts;  // sorted by first row, unless they are matrices of a stack
+  std::vector<Part> parts;  // sorted by first row, except matrices of a stack
   int64_t rows() const;     // product of the dimensions before the last; a vector is one column
   int64_t columns() const;
   int64_t numel() const { return rows() * columns(); }
@@ -28,22 +28,25 @@ struct FileTensor {
 
 // Mapping from a model's parameter to its tensor and rows in a file format.
 using MappingOf = std::function<ParameterMapping(const std::string& parameter)>;
-// One entry for each tensor of the file, in the order of the forward pass.
+// Returns one entry for each tensor of the file, in the order of model_parameters().
 std::vector<FileTensor> file_tensors(const ModelConfig& config, const MappingOf& place);
 
-// Widest dtype of the tensor's parts in the source; where they are quantized, the source's dtype().
+// Returns the smallest dtype that represents the values of all parts of the tensor in the source;
+// quantized parts count as the source's dtype().
 DType file_dtype(const ModelSource& source, const FileTensor& tensor);
 
-// Streams the values of tensors in file order: this thread reads while a second thread consumes
-// what was read before. Pieces are whole rows, at most 16 MiB (one row, where it is larger),
-// contiguous, of rank 1. At most four pieces exist at a time.
+// Stream of the values of tensors in file order: the calling thread reads while a second thread
+// consumes the pieces read before. Pieces are whole rows (the first may start inside a row), at
+// most 16 MiB or one row if that is larger, contiguous, of rank 1. At most four pieces exist at a
+// time.
 class PieceStream {
  public:
   using Use = std::function<void(const ConstTensor& values)>;
   PieceStream(const ModelSource& source, const ModelConfig& config);
   // Streams the values of a tensor from element `first` on, converted to `dtype`. The second thread
-  // calls `use` after those of all earlier tensors, until finish() has returned; add() or finish()
-  // rethrows its exceptions. After either has thrown, `use` is not called again.
+  // calls `use` for each piece, tensors in the order of add(); finish() returns after the last
+  // call. add() or finish() rethrows an exception of `use`. After either has thrown, `use` is not
+  // called again.
   void add(const FileTensor& tensor, DType dtype, int64_t first, const Use& use);
   void finish() { behind_.finish(); }
 
@@ -57,8 +60,8 @@ class PieceStream {
 // Called with the bytes written so far and in total.
 using CopyProgress = std::function<void(int64_t done, int64_t total)>;
 
-// Fingerprint of a source, as 16 hex digits: sizes and modification times of its files, names,
-// dtypes and shapes of their tensors, and settings().
+// Fingerprint of a source, as 16 hex digits: paths, sizes and modification times of its files,
+// names, dtypes and shapes of their tensors, and settings().
 std::string fingerprint(const ModelSource& source);
 
 }  // namespace trireme

@@ -8,16 +8,16 @@
 
 namespace trireme {
 
-// Configuration of a HuggingFace directory, of a .gguf, or of a JSON file.
+// Returns the configuration of a HuggingFace directory, of a .gguf, or of a JSON file.
 //
 // In a third-party config.json, unknown keys with value null are skipped with a note; any other
 // unknown key is an error. Its quantization_config is not part of the result. In JSON files of
-// another name, which are ours, all unknown keys are errors. A tied head is loaded as untied where
-// the directory's head has other values than the embedding. Appends to `notes`, one line each.
-// Throws InputError with all problems.
+// another name, which are ours, all unknown keys are errors. A tied head becomes untied if the
+// directory's head has other values than the embedding. Appends to `notes`, one line each. Throws
+// InputError with all problems.
 ModelConfig load_model_config(const std::string& path, std::vector<std::string>& notes);
 
-// A third-party config.json by itself: what is known of a model before its weights are there.
+// Content of a third-party config.json, read without the weights.
 struct ThirdPartyConfig {
   std::string file = {};
   ModelConfig config = {};                // a tied head is tied here, whatever the weights hold
@@ -29,11 +29,12 @@ struct ThirdPartyConfig {
 // with config.json. Throws InputError with all problems, those of quantization_config too.
 ThirdPartyConfig read_third_party_config(const std::string& path);
 
-// `path` itself, or the config.json in it when it is a directory. Throws InputError when absent.
+// Returns `path`, or the config.json in it if it is a directory. Throws InputError if a directory
+// has none.
 std::string model_config_file(const std::string& path);
 
-// Advice for a path that is almost a third-party model: weights without config.json, a lone
-// .safetensors file, adapters, the name of a model on a hub. "" or "; ...".
+// Returns advice, "; ...", for a path that is almost a third-party model (weights without
+// config.json, a lone .safetensors file, adapters, the name of a model on a hub), or "".
 std::string model_advice(const std::string& path);
 
 }  // namespace trireme

@@ -1,10 +1,9 @@
-// Model with merged adapters as a ModelSource: V = W + s B A, with magnitudes m V / ||V|| of every
-// row.
+// Model with merged adapters as a ModelSource: V = W + s B A; with magnitudes, m V / ||V|| by row.
 //
 // It can be evaluated, converted and exported like the model alone. Parameters that the adapters'
 // files hold in full replace those of the base. A tied base whose embedding or head the adapters
-// change gets an untied head (PeftAdapter::merged_config()). Holds in memory only the adapters of
-// one layer and, for magnitudes, some rows of its weight.
+// change gets an untied head unless they change both alike (PeftAdapter::merged_config()). Holds in
+// memory only the adapters of one layer and, for magnitudes, some rows of its weight.
 #pragma once
 
 #include <memory>

@@ -14,16 +14,17 @@ struct KeyRow {
   std::string keys, effect;
   std::string where;  // "" in a table without that column
 };
-// "read: ...", "no effect", "no effect, with a note: ..." or "refused unless `false`: ..."
+// Effects: "read: ...", "no effect", "no effect, with a note: ...", "refused unless `false`: ...".
 KeyRow key_row(const Key& key);
 // Markdown table, a line for each row. where: title of the third column; "": no such column.
 std::string key_table(const std::vector<KeyRow>& rows, const std::string& where);
 
-// The page: config.json of every family, its quantization_config, GGUF metadata.
+// Returns docs/reference/model-keys.md: keys of every family's config.json, of quantization_config,
+// of tokenizer_config.json and of GGUF metadata and tokenizers.
 std::string model_keys_page();
 
-// Markdown table of the families, a line for each: model_type, models, features, what is refused.
-// docs/reference/models.md has it between two comments.
+// Markdown table of the families, a line for each: model_type, models, features, refused features.
+// docs/reference/models.md contains it between two comments.
 std::string family_table();
 
 }  // namespace trireme

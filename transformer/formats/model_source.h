@@ -22,19 +22,20 @@ namespace trireme {
 struct ModelParameter {
   std::string name;
   std::vector<int64_t> shape;
-  // Selection bias of a router; float32 in every file.
+  // Selection bias of a router (e_score_correction_bias); float32 in every exported file.
   bool router = false;
-  // Part of a layer for multi-token prediction: copied, never computed with (mtp_layers.h).
+  // Part of a multi-token prediction layer: copied, never used in a pass (mtp_layers.h).
   bool mtp = false;
 };
-// All parameters of a model, in the order of the forward pass.
+// Returns all parameters of a model in the order of the forward pass, then its selection biases. A
+// tied table is listed once.
 std::vector<ModelParameter> model_parameters(const ModelConfig& config);
 
 // Parameter mapping: the tensor and rows of a file that store a parameter, and the transformation
 // of its values there.
 struct ParameterMapping : HfSource {
-  // Group size of interleaved rows, the layout for a rotary embedding of neighbouring elements:
-  // file row 2 i + j is row j width / 2 + i of its group. 0: not interleaved.
+  // Group size of interleaved rows, the layout for a rotary embedding of adjacent pairs: file row
+  // 2 i + j is row j width / 2 + i of its group. 0: not interleaved.
   int64_t rotary_width = 0;
   double added = 0;  // added to every element: the file holds w + added
 };
@@ -43,21 +44,21 @@ class ModelSource {
  public:
   virtual ~ModelSource() = default;
   const std::string& path() const { return path_; }
-  virtual const char* kind() const = 0;  // "hf", "gguf", "trireme"
+  virtual const char* kind() const = 0;  // "hf", "gguf", "trireme", "peft"
   const ModelConfig& config() const { return config_; }
   const TensorSource& tensors() const { return *tensors_; }
-  // Dtype of most elements; bfloat16 where they are quantized.
+  // Dtype of most elements; quantized ones count as bfloat16.
   DType dtype() const;
-  // Dtype in the file of a parameter that check() found; where it is quantized, dtype().
+  // Dtype in the file of a parameter that check() found; dtype() if it is quantized.
   DType parameter_dtype(const ModelConfig& config, const std::string& parameter) const;
-  // Argument for load_tokenizer(); "" where the files hold no tokenizer.
+  // Argument for load_tokenizer(); "" if the files hold no tokenizer.
   virtual std::string tokenizer() const = 0;
-  // Everything besides the tensors that determines the values, as text.
+  // Text of all settings besides the tensors that determine the values.
   virtual std::string settings() const;
   virtual ParameterMapping place(const ModelConfig& config, const std::string& parameter) const = 0;
 
   // Checks the tensors against a model of `config`. InputError listing every missing tensor, every
-  // tensor that is left over, every one of another shape, and, by type, those without float values.
+  // unused one, every one of another shape, and, by type, those without float values.
   void check(const ModelConfig& config) const;
   // Reads elements [begin, begin + destination.numel()) of the flattened box of a parameter that
   // check() found. destination: contiguous, rank 1, on the host.
@@ -68,8 +69,8 @@ class ModelSource {
   void load(Ctx& ctx, const Model& model, ParameterStore& store) const;
   // Loads only the adapters (transformer/layers/lora.h).
   void load_adapters(Ctx& ctx, const Model& model, ParameterStore& store) const;
-  // Loads only the magnitudes of the adapters: the norms of the rows of these weights. Each rank
-  // loads those it stores.
+  // Initializes only the magnitudes of the adapters (DoRA), to the norms of the rows of this
+  // source's weights. Each rank sets those it stores.
   void load_row_norms(Ctx& ctx, const Model& model, ParameterStore& store) const;
 
  protected:
@@ -93,9 +94,11 @@ class ModelSource {
 
 // Returns whether a path is a third-party model rather than a Trireme run or checkpoint.
 bool is_model_source(const std::string& path);
+// InputError for any other path.
 std::unique_ptr<ModelSource> open_model_source(const std::string& path);
 
-// Download advice where `path` does not exist and looks like the name of a model on a hub; else "".
+// Returns download advice if `path` does not exist and looks like the name of a model on a hub,
+// else "".
 std::string hub_advice(const std::string& path);
 
 }  // namespace trireme

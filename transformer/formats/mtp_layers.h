@@ -1,5 +1,5 @@
-// Layers of published files after a model's last one, for multi-token prediction (MTP; DeepSeek-AI
-// 2024, arXiv 2412.19437). No layer here runs them: imports and exports copy their tensors.
+// Multi-token prediction layers (MTP; DeepSeek-AI 2024, arXiv 2412.19437), which published files
+// have after a model's last layer. They are never run: imports and exports copy their tensors.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-// Tensors of all MTP layers that the configuration counts, in the order of the files, each to be
-// copied in its own dtype: parameter_dtype(). All or none: none where a layer has no tensors, or a
-// tensor is not a vector or matrix of floats, which is noted once.
+// Returns the tensors of all MTP layers that the configuration counts, in the order of the files,
+// each to be copied in its own dtype: parameter_dtype(). All or none: none, with a note logged
+// once, if a layer has no tensors or a tensor is not a vector or matrix of floats.
 std::vector<ModelParameter> mtp_parameters(const ModelSource& source);
 
 }  // namespace trireme

@@ -1,12 +1,13 @@
-// Note about a file, logged once per process.
+// Notes about files, each logged once per process.
 #pragma once
 
 #include <string>
 
 namespace trireme {
 
-// `line` begins with the file name. Needed because one directory may be opened several times: as
-// base, source of defaults and tokenizer, and under several names. Any thread.
+// Logs `line`, which must begin with `file`, unless it was logged before for the same file. One
+// directory may be opened several times: as base, as source of defaults and tokenizer, and under
+// several names. Any thread.
 void note_once(const std::string& file, const std::string& line);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Selection of the weights that are quantized in an export, and the report of their errors.
+// Selection of the weights that an export quantizes, and the report of their rounding errors.
 #pragma once
 
 #include <map>
@@ -15,18 +15,18 @@ namespace trireme {
 bool is_linear_weight(const ModelConfig& config, const ModelParameter& parameter);
 bool is_linear_weight(const ModelConfig& config, const FileTensor& tensor);
 
-// InputError where tensors of the source are already quantized.
+// InputError if tensors of the source are already quantized.
 void check_not_quantised(const ModelSource& source);
-// InputError where a value is NaN or infinite.
+// InputError if a value is NaN or infinite. values: float32, on the host.
 void check_finite(const std::string& tensor, const ConstTensor& values);
-// InputError where the error of a tensor's rounding is not finite: its values do not fit the
-// format's scales.
+// InputError if a tensor's rounding error is not finite: its values do not fit the format's scales.
 void check_finite(const std::string& tensor, const RoundingError& error);
 
+// InputError: no matrix of the model fits the format.
 [[noreturn]] void fail_none_fits();
 
-// "quantization_config" of config.json. head, and `kept` in the layers: modules whose matrices are
-// not quantized.
+// Returns the "quantization_config" of config.json. head, and `kept` in the layers: names of the
+// modules whose matrices are not quantized.
 Json quantization_to_json(const Quantization& quantization, const std::string& head,
                           std::vector<std::string> kept);
 
@@ -35,7 +35,7 @@ struct QuantisationReport {
     int64_t tensors = 0;
     int64_t before = 0, after = 0;  // bytes
     RoundingError error;            // of all elements
-    double worst = 0;               // of the tensor with the largest relative()
+    double worst = 0;               // largest relative() of a tensor
     std::string worst_tensor;
   };
   std::map<std::string, Kind> kinds;  // by the format's name of the quantized type

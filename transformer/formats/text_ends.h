@@ -20,10 +20,10 @@ inline constexpr const char* kGgufEnds[] = {
 // Skips ids outside [0, vocab_size), a config.json without "model_type", and missing files.
 // InputError for a file that cannot be read.
 std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size);
-// Stop token ids for a tokenizer path, as load_tokenizer() takes it: those of its directory. For a
-// .gguf: the ids under kGgufEnds, then those under kGgufStopTokens. None for "byte".
+// Stop token ids for an argument of load_tokenizer(): those of its directory. For a .gguf: the ids
+// under kGgufEnds, then those under kGgufStopTokens. None for "byte".
 std::vector<int32_t> tokenizer_ends(const std::string& tokenizer, int64_t vocab_size);
-// Id of the padding token in a directory's config.json, where it is one in [0, vocab_size).
+// Id of the padding token in a directory's config.json, if it is in [0, vocab_size).
 std::optional<int32_t> padding_id(const std::string& directory, int64_t vocab_size);
 
 }  // namespace trireme

@@ -11,12 +11,12 @@ namespace trireme {
 class UnfinishedCopy {
  public:
   // Starts a copy in `directory` (absent or empty), or resumes the same one. marker: name of the
-  // marker file. asked: everything else that determines the bytes. InputError where the directory
-  // holds anything else. Where the source has changed meanwhile, removes the files written so far
-  // and logs a warning.
+  // marker file. asked: text of the options that determine the bytes. InputError if the directory
+  // holds anything else. If the source has changed since the interruption, removes the files
+  // written so far and logs a warning.
   UnfinishedCopy(const ModelSource& source, std::string directory, const char* marker,
                  const std::string& asked);
-  // Everything that determines the bytes, for AtomicFile's resume_as.
+  // Text that determines the bytes, for AtomicFile's resume_as.
   const std::string& identity() const { return identity_; }
   // Ends the copy: removes the marker.
   void finish();

@@ -18,8 +18,11 @@ class Attention {
 
   // H and Hkv are the heads of this rank.
   struct Saved {
-    Activation qkv;  // (T, (H + 2 Hkv) D): q and k rotated; with qk_norm: as the norm reads them
-    Activation qk;   // (T, (H + Hkv) D), with qk_norm: q and k, normalised and rotated
+    // (T, (H + 2 Hkv) D): q and k rotated; with qk_norm: as the norm reads them. Absent after an
+    // all-to-all of heads (Ulysses) without qk_norm.
+    Activation qkv;
+    // (T, (H + Hkv) D), with qk_norm: q and k, normalized and rotated. Absent after an all-to-all.
+    Activation qk;
     QueryKeyNorm::Saved norm;  // with qk_norm
     Activation out;            // (T, H D): output of the heads, input of the output projection
     CoreAttention::Saved heads;
@@ -31,12 +34,13 @@ class Attention {
     AllTokens dy;      // (T, C)
   };
 
-  // y = attention(x); x, y (T / split, C). cos_sin: the rotary table (P, D'), absent without rotary
-  // embedding or in a layer that it does not rotate; (2, P, D') where queries have one of their
-  // own, the second. saved == nullptr: keeps nothing.
+  // y = attention(x); x, y (T / split, C). cos_sin: the layer's rotary table (P, D'), or (2, P, D')
+  // if queries use their own, the second; absent: no rotation. In a layer without rotary positions
+  // it applies to queries alone (Llama 4: a factor). saved == nullptr: keeps nothing.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
-  // Overwrites dx. dx, dy (T / split, C); dy must stay valid until backward_weight().
+  // Overwrites dx and writes the gradients of norms and sinks. dx, dy (T / split, C); dy must stay
+  // valid until backward_weight().
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
                           const ConstTensor& cos_sin, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
@@ -48,7 +52,7 @@ class Attention {
   CoreAttention::Heads split(const Tensor& qkv) const;  // of a packed (T, (H + 2 Hkv) D)
   // Inputs of the core attention: `heads`, with q and k from `qk` where that is present.
   CoreAttention::Heads attended(CoreAttention::Heads heads, const Activation& qk) const;
-  // Rotates q and k, adjacent in `qk` (T, (H + Hkv) D), forwards or back.
+  // Rotates q and k, adjacent in `qk` (T, (H + Hkv) D); inverse: back.
   void rotate(Pass& pass, const Tensor& qk, const ConstTensor& cos_sin, bool inverse) const;
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank

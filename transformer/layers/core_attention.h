@@ -13,7 +13,7 @@ namespace trireme {
 
 class CoreAttention {
  public:
-  // prefix: name of the attention module, of which the sinks are a parameter.
+  // prefix: name of the attention module; adds its parameter `prefix`.sinks if the model has sinks.
   CoreAttention(const ModelConfig& config, const Layout& layout, ParameterList& list,
                 const std::string& prefix, int block, int layer);
 
@@ -35,7 +35,7 @@ class CoreAttention {
   // Returns whether backward() reads out and heads. If not, Saved holds them after the all-to-all
   // of heads, and they may be absent.
   bool backward_reads_heads(const Saved& saved) const { return !saved.context.qkv.present(); }
-  // Overwrites d; gradient of the sinks.
+  // Overwrites d and writes the gradient of the sinks.
   void backward(Pass& pass, const Heads& d, const ConstTensor& d_out, const ConstTensor& out,
                 const Heads& heads, const Saved& saved) const;
 

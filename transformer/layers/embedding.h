@@ -1,6 +1,6 @@
-// Token embedding, scaled (Gemma, Granite), plus learned positions (GPT-2), plus dropout. The table
-// is split by rows over the tensor-parallel ranks: each looks up the tokens of its rows, and the
-// results are summed.
+// Token embedding, optionally scaled (Gemma, Granite), with learned positions (GPT-2) and dropout.
+// The table is split by rows over the tensor-parallel ranks: each looks up the tokens of its rows,
+// and the results are summed.
 #pragma once
 
 #include "engine/ops/rows/elementwise.h"
@@ -19,6 +19,7 @@ class Embedding {
 
   ParamHandle token_table() const { return tokens_; }  // (V, C), shared with a tied head
   Activation forward(Pass& pass) const;                // (T / split, C) from pass.tokens
+  // Writes the gradients of the tables; no effect if they are frozen.
   void backward(Pass& pass, Activation dy) const;
 
  private:
@@ -32,8 +33,9 @@ class Embedding {
   ParamHandle positions_ = -1;
 };
 
-// Parameter of the token embedding, a (V, C) table split over the tensor-parallel ranks. copy: 0
-// for the embedding itself, 1 for the last stage's copy of a tied one. copies: total of both.
+// Returns the parameter of the token embedding, a (V, C) table split by rows over the
+// tensor-parallel ranks. copies: 2 if the first and last pipeline stages each hold a copy of a tied
+// table, else 1. copy: 0 for the embedding, 1 for the last stage's copy.
 ParameterSpec embedding_table(const ModelConfig& config, const Layout& layout, int block,
                               int copies, int copy);
 

@@ -1,5 +1,5 @@
 // Feed-forward layer of a transformer block: the branch that transforms each token by itself, dense
-// (Mlp) or sparse (Moe). A further kind is a class with their interface and a line in
+// (Mlp) or sparse (Moe). To add a kind, write a class with their interface and construct it in
 // make_feed_forward().
 #pragma once
 
@@ -32,10 +32,10 @@ class FeedForward {
   // backward recomputes the input of the last projection (selective recompute).
   virtual std::unique_ptr<Saved> forward(Pass& pass, const Tensor& y, const ConstTensor& x,
                                          bool save, bool keep_act) const = 0;
-  // Whether backward_input() reads x.
+  // Returns whether backward_input() reads x.
   virtual bool input_pass_reads_input() const = 0;
   // Overwrites dx. dx, dy (T / split, C); dy must stay valid until backward_weight(). x may be
-  // absent where it is not read. `saved` must come from this layer's forward().
+  // absent if it is not read. `saved` must be from this layer's forward().
   virtual std::unique_ptr<Deferred> backward_input(Pass& pass, const Tensor& dx,
                                                    const ConstTensor& dy, const ConstTensor& x,
                                                    Saved& saved) const = 0;
@@ -45,8 +45,8 @@ class FeedForward {
   virtual std::vector<ParamHandle> linear_weights() const = 0;
 };
 
-// The feed-forward layer of layer `layer` of the model, in block `block` of `list`. prefix: name of
-// the layer, "model.layers.0".
+// Returns the feed-forward layer of the model's layer `layer`; adds its parameters to parameter
+// block `block` of `list`. prefix: name of the layer, "model.layers.0".
 std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& config, const Layout& layout,
                                                ParameterList& list, const std::string& prefix,
                                                int block, int layer);

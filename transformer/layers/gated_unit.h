@@ -1,4 +1,4 @@
-// Gated linear unit of an MLP or of experts: SwiGLU, GeGLU, or SwiGLU of limited operands.
+// Gated linear unit of an MLP or of experts: SwiGLU, GeGLU, or clamped SwiGLU (gpt-oss).
 #pragma once
 
 #include "engine/ops/rows/activation.h"
@@ -18,7 +18,7 @@ class GatedUnit {
     if (clamped_.has_value()) return clamped_gate_forward(ctx, *clamped_, y, gate_up);
     gated_forward(ctx, function_, y, gate_up);
   }
-  // d_gate_up overwrites; may alias gate_up.
+  // Overwrites d_gate_up (T, 2F), which may alias gate_up. dy (T, F).
   void backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
                 const ConstTensor& gate_up) const {
     if (clamped_.has_value()) return clamped_gate_backward(ctx, *clamped_, d_gate_up, dy, gate_up);

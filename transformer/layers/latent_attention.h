@@ -13,14 +13,15 @@
 // and DeepSeek's code. The softmax scale is the configuration's: with YaRN it has a factor
 // mscale^2.
 //
-// The attention op takes heads of one width, so that values are padded with zeros from Dv to D. At
-// the published sizes (192 and 128) the products cost 6/5 of the work. In exchange these heads use
-// every existing path (packed sequences, context-parallel rings, Ulysses, KV caches, tensor cores).
+// The attention op requires one width for queries, keys and values, so that values are padded with
+// zeros from Dv to D. At the published sizes (D = 192, Dv = 128) the products cost 6/5 of the work.
+// In exchange these heads use every existing path (packed sequences, context-parallel rings,
+// Ulysses, KV caches, tensor cores).
 //
 // Tensor parallelism splits the up-projections and Wo by heads. The down-projections and norms are
 // replicated; each rank computes them for its share of the residual stream, and the ranks exchange
 // the latents, Rq + Rkv + Dr elements per token instead of C. A KV cache holds expanded keys and
-// values.
+// padded values, D elements each per head, not the latents.
 #pragma once
 
 #include <memory>
@@ -40,7 +41,7 @@ class LatentAttention {
   // H: heads of this rank. R = T / split: tokens of this rank's share.
   struct Saved {
     Activation q_latent, kv_latent;  // (R, Rq), (R, Rkv): before their norms
-    Activation q_normed, kv_normed;
+    Activation q_normed, kv_normed;  // after them
     Norm::Saved q_norm, kv_norm;
     // q, kv and k_rope are absent after an all-to-all of heads (Ulysses).
     Activation q;       // (T, H D), rotated
@@ -61,8 +62,8 @@ class LatentAttention {
   // nothing.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
-  // Overwrites dx. dx, dy (R, C); dy must stay valid until backward_weight(). Also writes the
-  // gradients of the norms, as TransformerBlock does for its norms.
+  // Overwrites dx and writes the gradients of the norms. dx, dy (R, C); dy must stay valid until
+  // backward_weight().
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
                           const ConstTensor& cos_sin, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,

@@ -1,7 +1,7 @@
 // Linear layers y = x w^T + b over one or several logical weights that are stored as one matrix,
 // split over the tensor-parallel ranks by outputs (column-parallel) or by inputs (row-parallel).
 // Paired as in Shoeybi et al. 2019: the first product of a branch is column-parallel, the second
-// row-parallel, and only the residual stream on both sides is exchanged
+// row-parallel, and ranks communicate only before the first and after the second
 // (transformer/pass/tensor_parallel_mappings.h). Both kinds support adapters
 // (transformer/layers/lora.h); a frozen weight has no gradient.
 #pragma once
@@ -41,8 +41,8 @@ class ColumnLinear {
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   // dx (T / split, in) = dy w, summed over the ranks. Overwrites dx.
   void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
-  // Gradients of weight and bias. x (T, in): the layer's input for all tokens, gathered again. dy
-  // (T, out): the gradient of the output.
+  // Writes the gradients of weight and bias. x (T, in): the layer's input for all tokens, gathered
+  // by the caller. dy (T, out): the gradient of the output.
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
 
  private:
@@ -61,10 +61,9 @@ class ColumnLinear {
 };
 
 // Replicated linear layer: every rank holds all weights and multiplies its own rows, without
-// communication. For products with few outputs, which are cheaper to exchange than their input (the
-// down-projections of latent attention). Gradients of weights are partial sums where the
-// tensor-parallel ranks have different tokens, and complete where they have the same tokens and the
-// same dy.
+// communication. For products whose output is cheaper to gather than their input (the
+// down-projections of latent attention). Weight gradients are partial sums with sequence
+// parallelism; without it, dy must be the same on all tensor-parallel ranks.
 class ReplicatedLinear {
  public:
   ReplicatedLinear() = default;
@@ -74,7 +73,7 @@ class ReplicatedLinear {
 
   int64_t out() const { return products_.out(); }
   ParamHandle weight() const { return products_.weight(); }
-  // x (R, in), y (R, out), any number of rows
+  // x (R, in), y (R, out); R = T, or T / split for this rank's share of the tokens
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
@@ -94,8 +93,8 @@ class RowLinear {
   ParamHandle weight() const { return weight_; }
   // x (T, columns), y (T / split, out)
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
-  // dx (T, columns) = dy w. Overwrites dx. dy (T / split, out). Returns dy of all tokens for
-  // backward_weight(); the result may be a view of dy.
+  // dx (T, columns) = dy w. Overwrites dx. dy (T / split, out). Returns dy of all tokens, (T, out),
+  // the dy_all of backward_weight(); it may be a view of dy.
   AllTokens backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,
                        const ConstTensor& x) const;

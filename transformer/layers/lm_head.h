@@ -1,6 +1,6 @@
-// Final norm, output projection and loss. Logits exist only for one chunk of tokens at a time, so
-// that memory does not grow with tokens x vocabulary: forward product, softmax cross-entropy and
-// both backward products run on the chunk while it exists. The vocabulary is split over the
+// Final norm, output projection and loss. For a loss, logits exist only for one chunk of tokens at
+// a time, so that memory does not grow with tokens x vocabulary: forward product, softmax
+// cross-entropy and both backward products run on each chunk. The vocabulary is split over the
 // tensor-parallel ranks; the ranks exchange three numbers per token and rank instead of logits
 // (engine/ops/loss/cross_entropy.h). A divisor s of the logits (Granite) divides the input of the
 // projection instead, which has fewer columns: (y / s) w^T. A soft cap of the logits (Gemma 2) is
@@ -13,8 +13,9 @@
 
 namespace trireme {
 
-// Preference training: token losses are not summed but weighted pair by pair, for which the host
-// reads the losses of a micro-batch's tokens.
+// Preference training: the loss is one of response pairs, and weights the gradient of each token's
+// loss. The host computes the weights from the token losses of a micro-batch, so that the head runs
+// its products twice.
 struct PreferenceTask {
   const PreferenceConfig* config = nullptr;
   std::span<const PreferencePair> pairs;  // of the micro-batch
@@ -26,46 +27,47 @@ struct Loss {
   ConstTensor scale;          // (1) float64: factor on a token's gradient (training)
   Tensor per_token;           // (T) float32 (float64), optional
   Tensor router_losses = {};  // (4) float64: += the losses of routers (transformer/pass/pass.h)
-  // Preference training: gradient and `sum` are those of the preference losses.
+  // Preference training: loss_and_backward() computes the preference losses instead, and does not
+  // write per_token. loss() ignores it.
   const PreferenceTask* preferences = nullptr;
-  ConstTensor token_weights = {};  // (T) float32 (float64): factors on the gradient of each token
+  // (T) float32 (float64): factor on the gradient of each token; set by the head itself.
+  ConstTensor token_weights = {};
 };
 
-// Rows of a loss chunk, for a rank's `columns` of the vocabulary: chunks of `tokens` as equal in
-// size as possible. On a CPU a chunk stays close to its caches. A GPU reads and writes the whole
-// gradient of the output matrix for each chunk, so that its chunks are larger, in whole tiles of
-// the products.
+// Returns the rows of a loss chunk, for a rank's `columns` of the vocabulary: chunks of `tokens` as
+// equal in size as possible. On a CPU a chunk has at most 128 MiB of float32 logits. A GPU reads
+// and writes the whole gradient of the output matrix for each chunk, so that its chunks are larger,
+// 2,048 to 4,096 rows, in whole tiles of the products.
 int64_t loss_chunk_rows(int64_t tokens, int64_t columns, bool gpu);
 
 class LmHead {
  public:
-  // tied_table: handle of the token embedding when the head shares it on this rank, else -1. A tied
-  // head whose embedding is on another stage holds a copy of the table.
+  // tied_table: handle of the token embedding if the head shares it on this rank, else -1. A tied
+  // head whose embedding is on another pipeline stage holds a copy of the table.
   LmHead(const ModelConfig& config, const Layout& layout, ParameterList& list, int block,
          ParamHandle tied_table);
 
-  // Parameter block of the output matrix: the embedding's, where the two are one.
+  // Parameter block of the output matrix: the embedding's if the head shares its table.
   int weight_block(const ParameterStore& params) const { return params.block_of(weight_); }
   // Loss without gradients. x (T / split, C) is the last block's output.
   void loss(Pass& pass, Activation x, const Loss& loss) const;
   // Loss and the gradient of x; writes the gradients of the head's parameters.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss) const;
-  // Input of the output projection for the tokens `rows` (R) int32: out (R, C) of x's dtype.
-  // Inference.
+  // Output of the final norm for the tokens `rows` (R) int32: out (R, C) of x's dtype. Inference.
   void hidden(Pass& pass, const ConstTensor& x, const Tensor& out, const ConstTensor& rows) const;
-  // logits (R, V) float32 of the tokens `rows` (R) int32, or without rows of the last R tokens, on
-  // every rank. Inference.
+  // logits (R, V) float32 (float64 in a float64 model) of the tokens `rows` (R) int32, or without
+  // rows of the last R tokens, on every tensor-parallel rank. Inference.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
               const ConstTensor& rows = {}) const;
 
  private:
   Activation normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const;
-  // Divides the projection's input, or the gradient of that, by the divisor of the logits.
+  // Divides the projection's input, or its gradient, by the divisor of the logits.
   void divide(Pass& pass, const Tensor& y) const;
   Activation final_rows(Pass& pass, const ConstTensor& x, int64_t wanted,
                         const ConstTensor& rows) const;
   Activation allocate_logits(Pass& pass, int64_t rows) const;
-  // Returns the gradient of y (T, C) where `backward`; with a split vocabulary it is a partial sum.
+  // Returns the gradient of y (T, C) if `backward`; with a split vocabulary it is a partial sum.
   Activation loss_chunks(Pass& pass, const ConstTensor& y, const Loss& loss, bool backward) const;
   // Gradient of y for either kind of loss.
   Activation token_gradients(Pass& pass, const ConstTensor& y, const Loss& loss) const;

@@ -2,7 +2,7 @@
 //
 //   y = x W^T + s (x' A^T) B^T,   x' = dropout(x),   A (r, in), B (out, r)
 //
-// s = alpha / r, or alpha / sqrt(r) rank-stabilised (Kalajdzievski 2023). A is initialised from a
+// s = alpha / r, or alpha / sqrt(r) rank-stabilized (Kalajdzievski 2023). A is initialized from a
 // normal distribution with PEFT's variance, 1 / (3 in), B with zeros: the initial model is the base
 // model.
 //
@@ -13,7 +13,7 @@
 // The adapter's contribution to y (or dx) is added before the layer's own reduction.
 //
 // With magnitudes (Liu et al. 2024, "DoRA") the rows of V = W + s B A have trained lengths m,
-// initialised to those of W (model_source.h):
+// initialized to those of W (ModelSource::load_row_norms()):
 //
 //   y = x W^T + (g - 1) x' W^T + g s (x' A^T) B^T + b,   g[j] = m[j] / ||V[j]||
 //   (PEFT's definition; without dropout it is g V x + b)
@@ -42,15 +42,15 @@ struct LoraConfig {
   double dropout = 0;
   bool rank_stabilised = false;
   bool dora = false;  // with magnitudes
-  // Layer names, suffixes of them after a dot ("q_proj"), or keywords: "all-linear", "attention".
+  // Layer names, their suffixes after a dot ("q_proj"), or keywords: "all-linear", "attention".
   std::vector<std::string> targets;
   // Instead of targets: regular expression for full names (engine/text/regex.h).
   std::string pattern = {};
   bool enabled() const { return rank > 0; }
   double scale() const;
   bool adapts(const std::string& layer) const;
-  // Like adapts() for one literal name; adapts() also tries the name of the GPT-2 layer that ours
-  // is a part of.
+  // Like adapts() for one literal name; adapts() also tries the name of the fused GPT-2 layer
+  // (c_attn) that contains ours.
   bool matches(const std::string& name) const;
   bool operator==(const LoraConfig&) const = default;
 };
@@ -58,8 +58,8 @@ struct LoraConfig {
 // Suffix of a layer's magnitudes; the factors are named layer + ".lora_A.weight".
 inline constexpr const char* kMagnitudeSuffix = ".lora_magnitude_vector";
 
-// Adapter settings of a ParameterList. While set, the parameters that Model's layers add are
-// frozen, except those of adapters.
+// Adapter settings of a ParameterList. While they are set, the parameters that Model's layers add
+// are frozen, except those of adapters.
 struct LoraPlan final : AdapterPlan {
   LoraPlan(const LoraConfig& lora, const GroupCoord& tensor_parallel)
       : config(lora), tp(tensor_parallel) {}
@@ -68,7 +68,7 @@ struct LoraPlan final : AdapterPlan {
   GroupCoord tp;
 };
 
-// Tokens that the rows of x belong to: all tokens, or this rank's share of the residual stream.
+// Returns the tokens of the rows of x: all tokens, or this rank's share of the residual stream.
 TokenRange rows_of(const Pass& pass, const ConstTensor& x);
 
 // Adapters of one linear layer, for all or some of the logical weights in its matrix.
@@ -77,9 +77,9 @@ class LowRank {
   LowRank() = default;
   bool present() const { return !parts_.empty(); }
 
-  // Adds the parameters of the adapter of one logical weight, `weight`; call after all weights of
-  // the layer were added. first_output: index of the weight's first output among this rank's
-  // outputs of the layer.
+  // Adds the parameters of the adapter of one logical weight, `weight`, if the list's LoraPlan
+  // targets `layer`; call after all weights of the layer were added. first_output: index of the
+  // weight's first output among this rank's outputs of the layer.
   void add_column(ParameterList& list, const std::string& layer, ParamHandle weight,
                   const DimSlice& rows, int64_t first_output);
   void add_row(ParameterList& list, const std::string& layer, ParamHandle weight,
@@ -87,22 +87,21 @@ class LowRank {
 
   // With magnitudes the outputs are scaled, and the layer adds its bias after forward().
   bool scales_outputs() const { return magnitudes_; }
-  // Squared row norms ||V||^2 of every output, for the calls below; absent without magnitudes.
-  // weight, here and below: the layer's matrix as its own product reads it, so that a 4-bit weight
-  // is unpacked once. In row-parallel layers collective over the tensor-parallel ranks.
+  // Squared row norms ||V||^2 of the adapted outputs, for the calls below; absent without
+  // magnitudes. weight, here and below: the layer's matrix as its own product reads it, so that a
+  // 4-bit weight is unpacked once. Row-parallel layers: collective over the tensor-parallel ranks.
   Activation row_squares(Pass& pass, const ConstTensor& weight) const;
   // Adds the adapters to y = x W^T for a range of n tokens. x (n, in), y (n, out).
   void forward(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,
                const Activation& squares, const ConstTensor& weight) const;
-  // Gradient to use instead of dy in W's products and in backward_input(): g dy with magnitudes and
-  // without dropout, else dy.
+  // Returns the gradient to use instead of dy in the product with W and in backward_input(): g dy
+  // with magnitudes and without dropout, else dy.
   AllTokens through_weight(Pass& pass, const ConstTensor& dy, const Activation& squares) const;
-  // Adds the adapters' part to dx, which holds W's, for a range of tokens. dy: from
-  // through_weight().
+  // Adds the adapters' gradient to dx = dy W for a range of tokens. dy: from through_weight().
   void backward_input(Pass& pass, const TokenRange& tokens, const Tensor& dx, const ConstTensor& dy,
                       const Activation& squares, const ConstTensor& weight) const;
-  // Gradients of A, B and m, from all tokens that the layer has on this rank. Only m needs the
-  // weights, `first` .. `last` of one fused matrix.
+  // Writes the gradients of A, B and m, from all tokens that the layer has on this rank. Only m
+  // needs the weights, `first` .. `last` of one fused matrix.
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, ParamHandle first,
                        ParamHandle last) const;
 

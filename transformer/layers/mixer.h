@@ -1,5 +1,5 @@
 // Token mixer of a transformer block: the branch through which a token depends on other tokens.
-// A further kind is a class with the interface of Attention and a line in make_mixer().
+// To add a kind, write a class with the interface of Attention and construct it in make_mixer().
 #pragma once
 
 #include <memory>
@@ -27,12 +27,12 @@ class Mixer {
   Mixer& operator=(const Mixer&) = delete;
   virtual ~Mixer() = default;
 
-  // y = mixer(x); x, y (T / split, C). cos_sin: the layer's rotary table, absent without rotary
-  // embedding. Returns nullptr unless `save`.
+  // y = mixer(x); x, y (T / split, C). cos_sin: the layer's rotary table, absent if it has none
+  // (transformer/layers/attention.h). Returns nullptr unless `save`.
   virtual std::unique_ptr<Saved> forward(Pass& pass, const Tensor& y, const ConstTensor& x,
                                          const ConstTensor& cos_sin, bool save) const = 0;
   // Overwrites dx. dx, dy (T / split, C); dy must stay valid until backward_weight(). `saved` must
-  // come from this mixer's forward().
+  // be from this mixer's forward().
   virtual std::unique_ptr<Deferred> backward_input(Pass& pass, const Tensor& dx,
                                                    const ConstTensor& dy,
                                                    const ConstTensor& cos_sin,
@@ -42,8 +42,8 @@ class Mixer {
   virtual std::vector<ParamHandle> linear_weights() const = 0;
 };
 
-// The mixer of layer `layer` of the model, in block `block` of `list`; its parameters' names begin
-// with `prefix`.
+// Returns the mixer of the model's layer `layer`; adds its parameters, whose names begin with
+// `prefix`, to parameter block `block` of `list`.
 std::unique_ptr<Mixer> make_mixer(const ModelConfig& config, const Layout& layout,
                                   ParameterList& list, const std::string& prefix, int block,
                                   int layer);

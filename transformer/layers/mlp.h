@@ -25,10 +25,10 @@ class Mlp {
   // y = mlp(x); x, y (T / split, C). keep_act = false drops Saved::act (selective recompute).
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                bool keep_act) const;
-  // Overwrites dx. Recomputes Saved::act where it was dropped.
+  // Overwrites dx. Recomputes Saved::act if it was dropped; moves Saved::inner into the result.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved) const;
-  // Forward and backward in halves, each with one product and its exchange over tp: other
-  // communication may overlap with them. forward_first() keeps all of Saved.
+  // Forward and backward in halves, each with one product and its tensor-parallel collective, so
+  // that other communication can overlap with them. forward_first() returns all of Saved.
   Saved forward_first(Pass& pass, const ConstTensor& x) const;
   void forward_second(Pass& pass, const Tensor& y, const Saved& saved) const;
   Deferred backward_second(Pass& pass, const ConstTensor& dy, Saved& saved) const;

@@ -1,7 +1,8 @@
-// Mixture of experts instead of a block's MLP: y_t = sum_j w_tj expert_{e_tj}(x_t) [+ g_t
-// shared(x_t)], with the k experts and weights of the router (transformer/layers/moe_router.h). An
-// expert is a gated MLP (transformer/layers/gated_unit.h), with biases in some models, and so is
-// the shared expert, whose factor g = sigmoid(x w_g) is optional (Qwen2-MoE).
+// Mixture of experts in place of a block's MLP:
+//   y_t = sum_j w_tj expert_{e_tj}(x_t) [+ g_t shared(x_t)]
+// with the k experts e and weights w of the router (transformer/layers/moe_router.h). An expert is
+// a gated MLP (transformer/layers/gated_unit.h), with biases in some models, and so is the shared
+// expert, whose factor g = sigmoid(x w_g) is optional (Qwen2-MoE).
 //
 //   x (n, C) -router-> k experts a token -gather_rows-> pairs sorted by expert (p, C)
 //     -dispatch over ep, etp-> rows of this rank's experts (r, C) -two grouped products-> (r, C)
@@ -9,16 +10,16 @@
 //
 // In Llama 4 the weights multiply the inputs: y_t = sum_j expert_{e_tj}(w_tj x_t).
 //
-// The shared expert's first product overlaps with the dispatch, the second one with the combine
+// The shared expert's first product overlaps with the dispatch, its second one with the combine
 // (parallel.moe_shared_expert_overlap), and likewise backward. Without overlap the order is the
 // same. Every rank of dp x cp x tp contributes different tokens: without sequence parallelism,
-// where the tp ranks have the same tokens, each takes its part of them, and the results are
+// where the tp ranks have the same tokens, each processes its part of them, and the results are
 // gathered over tp.
 //
-// p <= n k is known, r depends on the routing: buffers hold TokenDispatcher::default_bound() rows,
-// and the work runs in rounds when more rows arrive. Then no rows are saved, and backward_input()
-// dispatches the tokens again, round by round, and computes the experts' weight gradients in the
-// same rounds.
+// p is at most n k, but r depends on the routing of all ranks: buffers hold
+// TokenDispatcher::default_bound() rows, and the work runs in rounds if more rows arrive. Then the
+// rows are not saved: backward_input() dispatches the tokens again, round by round, and computes
+// the experts' weight gradients in the same rounds.
 #pragma once
 
 #include <functional>
@@ -39,27 +40,27 @@ class Moe {
   Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
       const std::string& prefix, int block, int layer);
 
-  // F: this rank's part of an expert's width. r: the bound of rows.
+  // n: tokens that this rank routes. F: its part of an expert's width. r: the bound of rows.
   struct Saved {
     MoeRouter::Saved router;
-    Activation places;            // (n, k) int32
-    Activation pairs;             // (n k) int32
-    Activation results;           // (n k, C) of the experts
+    Activation places;            // (n, k) int32: as in engine/ops/moe/expert_rows.h
+    Activation pairs;             // (n k) int32: likewise
+    Activation results;           // (n k, C): outputs of the experts
     Activation rows, inner, act;  // (r, C), (r, 2F), (r, F); act absent: recomputed from inner
     ExpertRoute route;
     Mlp::Saved shared;
-    Activation shared_out;         // (T, C), with the factor g
-    Activation gate, gate_choice;  // (T, 1) logits and sigmoid; int32 scratch of the router op
+    Activation shared_out;         // (T / split, C), with the factor g
+    Activation gate, gate_choice;  // (T / split, 1): g; int32 scratch of the router op
   };
   struct Deferred {
     MoeRouter::Deferred router;
     Activation d_rows, d_inner;  // (r, C), (r, 2F)
     Mlp::Deferred shared;
-    Activation d_shared;  // (T, C), with the factor g
-    Activation d_gate;    // (T, 1) of x's dtype
+    Activation d_shared;  // (T / split, C), with the factor g
+    Activation d_gate;    // (T / split, 1) of x's dtype: gradient of the logit of g
   };
 
-  // x, y (T / split, C). keep_act == false drops Saved::act (selective recompute).
+  // y = moe(x); x, y (T / split, C). keep_act == false drops Saved::act (selective recompute).
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                bool keep_act) const;
   // Overwrites dx. x is the layer's input.
@@ -81,7 +82,7 @@ class Moe {
     ParamHandle gate = -1, up = -1, down = -1;
     ParamHandle gate_bias = -1, up_bias = -1, down_bias = -1;  // -1: none
   };
-  // Adds the biases of an expert of that name; `inner`: this rank's part of its width.
+  // Adds the biases of the expert called `name`. inner: this rank's part of its width.
   void add_biases(ParameterList& list, const ParameterNames& names, const std::string& name,
                   const DimSlice& inner, int block, Expert& expert) const;
   TokenDispatcher token_dispatcher(const Pass& pass) const;
@@ -95,7 +96,7 @@ class Moe {
   Weights weights(Pass& pass, ParamHandle Expert::*first, ParamHandle Expert::*last) const;
   Weights first_weights(Pass& pass) const;
   Weights second_weights(Pass& pass) const;
-  // y = x w^T; the rows of each expert with its own w.
+  // y = x w^T, where expert e's w multiplies rows [offsets[e], offsets[e + 1]).
   void multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandle Expert::*first,
                 ParamHandle Expert::*last, std::span<const int64_t> offsets) const;
   void gather_pairs(Pass& pass, const Tensor& out, const ConstTensor& x, const Saved& saved) const;
@@ -108,7 +109,7 @@ class Moe {
   bool overlaps_shared(const Pass& pass) const;
   void run_experts(Pass& pass, const ConstTensor& x, Saved& saved,
                    const OverlappedWork& overlapped) const;
-  // The two products of the experts with their biases, and what is between them.
+  // The two products of the experts with their biases, and the activation between them.
   void multiply_first(Pass& pass, const Tensor& inner, const ConstTensor& x,
                       std::span<const int64_t> offsets) const;
   void multiply_second(Pass& pass, const Tensor& out, const ConstTensor& act,

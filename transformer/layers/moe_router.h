@@ -3,8 +3,9 @@
 // expert_rows.h).
 //
 // The parameters are replicated. Every rank of dp x cp x tp routes different tokens, so that
-// gradients are partial sums over tp too. Quantities of the logical micro-batch (auxiliary losses,
-// capacity) are reduced over tp and cp by collectives of a fixed size.
+// gradients are partial sums over tp too. Quantities of the logical micro-batch are computed by
+// collectives over tp and cp, of a size that does not depend on the routing: auxiliary losses by
+// all-reduce, capacity by all-gather of the selected experts.
 #pragma once
 
 #include "engine/ops/moe/router_loss.h"
@@ -13,13 +14,14 @@
 
 namespace trireme {
 
-// Tokens that this rank routes. With sequence parallelism: its shard of the residual stream.
-// Without: its part of the tokens, all of which every tensor-parallel rank holds.
+// Tokens that this rank routes, [begin, begin + count) of the pass. With sequence parallelism: its
+// share of the residual stream. Without: its part of the tokens, all of which every tensor-parallel
+// rank holds.
 struct TokenShare {
   int64_t begin = 0;
   int64_t count = 0;
   int64_t chunk = 0;   // maximum count over the ranks
-  bool split = false;  // without sequence parallelism: x holds all tokens
+  bool split = false;  // tp without sequence parallelism: x holds all tokens, not only the share
 };
 TokenShare token_share(const Pass& pass);
 
@@ -45,8 +47,9 @@ class MoeRouter {
   // exceed the capacity.
   void forward(Pass& pass, const Tensor& kept, const ConstTensor& x, const TokenShare& share,
                Saved& saved) const;
-  // dx (n, C) += gradient through the logits; d_weights (n, k): gradient of saved.weights. Adds the
-  // auxiliary losses to pass.router_losses and the token counts of the experts to pass.routers.
+  // dx (n, C) += gradient through the logits. d_weights (n, k): gradient of saved.weights. If
+  // pass.loss_scale is present (training), also applies the auxiliary losses, adds them to
+  // pass.router_losses and adds the token counts of the experts to pass.routers.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& d_weights,
                           const TokenShare& share, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& x, const Deferred& deferred) const;

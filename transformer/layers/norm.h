@@ -19,11 +19,11 @@ class Norm {
        double eps, int block);
 
   struct Saved {
-    Activation mean;  // (T), LayerNorm only
-    Activation rstd;  // (T)
+    Activation mean;  // (R), LayerNorm only
+    Activation rstd;  // (R)
   };
-  // h = x + residual, y = norm(h). All (T, C). Without residual h is not written: pass an absent
-  // tensor. Always fills `saved`: the statistics are outputs of the op.
+  // h = x + residual, y = norm(h). All (R, C), for any number of tokens R. Without residual h is
+  // not written: pass an absent tensor. Always fills `saved`: the statistics are outputs of the op.
   void forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTensor& x,
                const ConstTensor& residual, Saved& saved) const;
   // dx = gradient of h, given dy and the gradient dh_in that h receives from its other uses

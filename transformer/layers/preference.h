@@ -1,4 +1,4 @@
-// Direct preference optimisation (Rafailov et al. 2023, "DPO"): training makes the chosen response
+// Direct preference optimization (Rafailov et al. 2023, "DPO"): training makes the chosen response
 // to a prompt more probable than the rejected one, relative to a reference model.
 //
 //   z = [ln p(chosen) - ln p(rejected)] - [ln p_ref(chosen) - ln p_ref(rejected)]
@@ -40,13 +40,13 @@ struct PreferenceSums {
   double pairs = 0;
 };
 
-// Adds a pair, given its responses' sums of ln p. d_chosen, d_rejected: gradients of the loss with
-// respect to these sums.
+// Adds a pair's loss and rewards to `sums`. chosen, rejected: sums of ln p over their tokens.
+// d_chosen, d_rejected: gradients of the pair's loss with respect to these sums.
 void add_pair(const PreferenceConfig& config, const PreferencePair& pair, double chosen,
               double rejected, PreferenceSums& sums, double& d_chosen, double& d_rejected);
 
-// Adds all pairs of a micro-batch. losses (T): -ln p of each token with a target. weights (T):
-// gradient of the loss with respect to `losses`, 0 for tokens outside of pairs.
+// Adds all pairs of a micro-batch to `sums`. losses (T): -ln p of each token with a target, 0 for
+// others. weights (T): gradient of the summed loss with respect to `losses`, 0 outside of pairs.
 void add_pairs(const PreferenceConfig& config, std::span<const PreferencePair> pairs,
                std::span<const double> losses, std::span<double> weights, PreferenceSums& sums);
 

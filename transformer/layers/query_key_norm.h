@@ -14,7 +14,7 @@ namespace trireme {
 // the columns.
 class QueryKeyNorm {
  public:
-  // Statistics of a forward: of each head (T, H) and (T, Hkv), or of each token, (T).
+  // Statistics of one forward: per head, (T, H) and (T, Hkv), or per token, (T).
   struct Saved {
     Activation q_rstd, k_rstd;
   };
@@ -23,14 +23,14 @@ class QueryKeyNorm {
   QueryKeyNorm& operator=(const QueryKeyNorm&) = delete;
   virtual ~QueryKeyNorm() = default;
 
-  // Normalises qk into `out`, which may alias it if no backward follows.
+  // Normalizes qk into `out`, which may alias it if no backward follows.
   virtual Saved forward(Pass& pass, const Tensor& out, const ConstTensor& qk) const = 0;
-  // Replaces the gradient `d` of the output by that of qk; gradients of the weights.
+  // Replaces the gradient `d` of the output by that of qk, and writes the weights' gradients.
   virtual void backward(Pass& pass, const Tensor& d, const ConstTensor& qk,
                         const Saved& saved) const = 0;
 };
 
-// The norm that the model has. Its weights are two modules in `prefix`.
+// Returns the model's norm of queries and keys; adds its two weights, if any, under `prefix`.
 std::unique_ptr<QueryKeyNorm> make_query_key_norm(const ModelConfig& config, const Layout& layout,
                                                   ParameterList& list, const std::string& prefix,
                                                   int block);

@@ -1,5 +1,5 @@
-// Model FLOPs per token, in training and generation: for throughput in FLOP/s, MFU and the
-// bandwidth used.
+// Model FLOPs and bytes per token, in training and generation, for reports of FLOP/s, MFU and
+// memory bandwidth.
 #pragma once
 
 #include "transformer/config/model_config.h"
@@ -21,13 +21,13 @@ inline constexpr const char* kAdapterFlopsFormula =
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
                                 int64_t sequence_length, int64_t adapter_parameters = 0);
 
-// Lower bounds of the cost of inference, all ranks together. Layers with a window count as if they
-// had none.
+// Nominal cost of inference, summed over the ranks of one model copy. Layers with a window count as
+// if they had none.
 struct InferenceCost {
-  double token_flops = 0;   // matrix products of a token: 2 N, with N as above
-  double key_flops = 0;     // attention of a token to one key
-  double weight_bytes = 0;  // read once per step, including experts that no token visits
-  double cached_bytes = 0;  // of one token in the KV cache: written once, read by every later step
+  double token_flops = 0;   // FLOPs of a token's matrix products: 2 N, with N as above
+  double key_flops = 0;     // FLOPs of a token's attention to one key, in all layers
+  double weight_bytes = 0;  // of all weights, also of experts that no token visits; read every step
+  double cached_bytes = 0;  // of one token in the KV cache; written once, read every later step
 };
 // weight_bytes: bytes per parameter. row_bytes: bytes of one head's key, or value, of a token in
 // the KV cache.

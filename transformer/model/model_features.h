@@ -1,4 +1,4 @@
-// Features of a model in words, from the properties of its ModelConfig.
+// Human-readable features of a model, derived from its ModelConfig.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace trireme {
 
-// One entry per part of the model: "rotary positions, base 10000, yarn scaling by 40", "window of
-// 512 tokens in 22 of 26 layers", "128 experts of width 768 in 48 of 48 layers, 8 per token".
+// Returns one entry per part of the model: "rotary positions, base 10000, yarn scaling by 40",
+// "window of 512 tokens in 22 of 26 layers", "128 experts of width 768 in 48 of 48 layers, 8 per
+// token".
 std::vector<std::string> model_features(const ModelConfig& config);
 
 }  // namespace trireme

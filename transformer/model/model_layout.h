@@ -1,5 +1,5 @@
 // Parallel layouts for commands that run a saved model. Any layout that fits the model works,
-// whatever layout it was trained with.
+// regardless of the layout it was trained with.
 #pragma once
 
 #include <string>
@@ -15,24 +15,24 @@ struct LayoutOptions {
   ContextCommType cp_comm_type = ContextCommType::kP2P;
 };
 
-// Problems of the sizes for this model: numbers of heads and experts that are not divisible. The
-// keys are those of layout_problems().
+// Returns the problems of the sizes for this model: heads that tp cannot divide evenly, ep above
+// the number of experts, etp above an expert's width. The keys are those of layout_problems().
 std::vector<LayoutProblem> model_layout_problems(const ModelConfig& model,
                                                  const ParallelSizes& sizes);
-// Ranks of a Ulysses group (ulysses_ranks()), or the problem where no number works.
+// Ranks of a Ulysses group (ulysses_ranks()), or 0 and the problem if no number works.
 struct UlyssesRanks {
   int ranks = 0;
   std::string problem;  // without the remedy: p2p, or another number of context-parallel ranks
 };
 UlyssesRanks resolve_ulysses(const ModelConfig& model, ContextCommType type, int cp, int tp);
 
-// Completes the sizes by dp, the number of ranks divided by the others, and by cp_ulysses.
-// InputError listing everything that does not fit, each under the command's option.
+// Completes the sizes with dp, the number of ranks divided by tp pp cp, and cp_ulysses. InputError
+// if the ranks are not divisible, or else one that lists each problem with its command option.
 ParallelSizes resolve_layout(const LayoutOptions& options, const ModelConfig& model, int ranks);
 
-// Sizes of `ranks` ranks that hold one copy of the model. InputError where they cannot, or where
-// ranks would be left over: data- and context-parallel ranks have no share in a single sequence,
-// and experts are divided among the tensor-parallel ranks.
+// Returns the sizes for generation with `ranks` ranks that together hold one copy of the model
+// (dp = 1). InputError if the model does not fit them, if ranks are left over, or if ep etp does
+// not divide tp: without data parallelism, experts are divided among the tensor-parallel ranks.
 ParallelSizes sizes_of_one_model(const LayoutOptions& layout, const ModelConfig& model, int ranks);
 
 }  // namespace trireme

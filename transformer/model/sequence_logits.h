@@ -1,4 +1,4 @@
-// Logits of given sequences, one pass each, for comparison with other programs.
+// Logits of a given sequence, computed in one pass, for comparison with other programs.
 #pragma once
 
 #include <span>
@@ -9,9 +9,10 @@
 
 namespace trireme {
 
-// Returns the logits (S, V) on the host, float32 (rounded from float64 where the weights are), S =
-// ids.size(), on every rank. All layers must be on one pipeline stage; matrices may be divided over
-// tensor-parallel ranks, which all call this. Requires positions reserved for S tokens.
+// Returns the logits (S, V), S = ids.size(), on the host of every rank: float32, rounded for
+// float64 weights. All layers must be on one pipeline stage (else Error); matrices may be divided
+// over tensor-parallel ranks, which must all call this. Requires Model::reserve_positions() for S
+// positions.
 std::vector<float> sequence_logits(const Model& model, ParameterStore& params, Ctx& ctx,
                                    const Groups& groups, std::span<const int32_t> ids);
 

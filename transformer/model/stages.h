@@ -21,14 +21,14 @@ struct ChunkSpan {
   int64_t layers() const { return last_layer - first_layer; }
 };
 
-// All chunks of the model, in order. counts: layers of each chunk; empty: as equal as possible,
-// with fewer layers in the last chunk, then in the first ones, because head and embedding take time
-// too.
+// Returns all chunks of the model, in order. counts: layers of each chunk; empty: as equal as
+// possible, with fewer layers in the last chunk, then in the first ones, because the head and the
+// embedding cost time too. Error if stage_problem() finds one.
 std::vector<ChunkSpan> split_layers(int64_t layers, int chunks, const std::vector<int64_t>& counts);
-// "" or the problem of `counts` for these numbers of layers and chunks.
+// Returns the problem of `counts` for these numbers of layers and chunks, or "" if there is none.
 std::string stage_problem(int64_t layers, int64_t chunks, const std::vector<int64_t>& counts);
 
-// This rank's chunks.
+// Returns the chunks of the pipeline rank `pp`.
 std::vector<ChunkSpan> chunks_of(const std::vector<ChunkSpan>& all, const GroupCoord& pp);
 
 }  // namespace trireme

@@ -1,8 +1,9 @@
 // Transformer block: h = x + mixer(norm1(x)); y = h + feed_forward(norm2(h)). Depending on the
-// model: post-norms of the two branches besides the pre-norms (Gemma: Ding et al. 2021, "sandwich")
-// or in place of them (OLMo 2: Liu et al. 2022, arXiv 2111.09883, "res-post-norm"), dropout on the
-// branches (GPT-2), a factor of the branches (Granite). The mixer is an attention, the feed-forward
-// layer an MLP or a mixture of experts (transformer/layers/mixer.h, feed_forward.h).
+// model, it has post-norms of the two branches in addition to the pre-norms (Gemma: Ding et al.
+// 2021, "sandwich") or in place of them (OLMo 2: Liu et al. 2022, arXiv 2111.09883,
+// "res-post-norm"), dropout on the branches (GPT-2) and a factor on the branches (Granite). The
+// mixer is an attention layer, the feed-forward layer an MLP or a mixture of experts
+// (transformer/layers/mixer.h, feed_forward.h).
 #pragma once
 
 #include "transformer/config/recompute.h"
@@ -17,7 +18,8 @@ class TransformerBlock {
   TransformerBlock(const ModelConfig& config, const Layout& layout, ParameterList& list,
                    const std::string& prefix, int block, int layer);
 
-  // All activations are this rank's share of the residual stream, (T / split, C).
+  // All activations are this rank's share of the residual stream, (T / split, C). Full recompute
+  // saves only x.
   struct Saved {
     Activation x;          // input
     Activation n1, h, n2;  // n1 and n2 with pre_norms only; dropped by selective recompute
@@ -27,21 +29,23 @@ class TransformerBlock {
     std::unique_ptr<Mixer::Saved> mixer;
     std::unique_ptr<FeedForward::Saved> feed_forward;
   };
-  // Work left for the weights after backward_input().
+  // Input of backward_weight() from backward_input().
   struct Deferred {
     Saved saved;
     Activation dy, dh;  // gradients of the two branches as added to the residual stream
-    // Gradients before factor, dropout and post-norms; absent without any of them.
+    // Gradients of the layers' outputs, before factor, dropout and post-norm; absent if the block
+    // has none of these.
     Activation d_mlp, d_attention;
     std::unique_ptr<FeedForward::Deferred> feed_forward;
     std::unique_ptr<Mixer::Deferred> mixer;
   };
 
-  // x -> y, both (T / split, C). saved == nullptr saves nothing.
+  // Returns y (T / split, C) for x (T / split, C). cos_sin: the layer's rotary table
+  // (transformer/layers/attention.h). saved == nullptr: keeps nothing.
   Activation forward(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                      Recompute recompute) const;
-  // dy -> dx. Consumes saved. The weight gradients stay pending in `deferred` so that a schedule
-  // can postpone them.
+  // Returns dx. Consumes saved. The weight gradients of linear layers stay pending in `deferred`,
+  // so that a schedule can postpone them; those of norms are written here.
   Activation backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
                             Recompute recompute, Deferred& deferred) const;
   void backward_weight(Pass& pass, Deferred deferred) const;
@@ -54,15 +58,15 @@ class TransformerBlock {
   std::vector<ParamHandle> linear_weights() const;
 
  private:
-  // Dropout and factor of a branch before the residual add.
+  // Applies dropout and factor to a branch before the residual add.
   Activation branch_output(Pass& pass, const char* name, Activation branch) const;
   Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                  Recompute recompute) const;
-  // norm(x), named `name`; absent without the norm.
+  // Returns norm(x), allocated as `name`; absent without the norm.
   Activation normed(Pass& pass, const std::unique_ptr<Norm>& norm, const char* name,
                     const Activation& x, Norm::Saved& statistics) const;
-  // dx = gradient of x, of which norm(x) has the gradient d_norm and the residual stream that of
-  // `residual`.
+  // dx = gradient of x: d_norm, the gradient of norm(x), through the norm, plus `residual`, the
+  // gradient through the residual stream.
   void norm_backward(Pass& pass, const std::unique_ptr<Norm>& norm, const Tensor& dx,
                      const ConstTensor& d_norm, const ConstTensor& residual, const Activation& x,
                      const Norm::Saved& statistics) const;

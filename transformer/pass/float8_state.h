@@ -14,8 +14,8 @@
 //                first step has no history and scales like tensorwise
 //   tensorwise   one scale per tensor, from its current largest magnitude over the ranks that share
 //                the micro-batch (tensor and context parallel)
-//   blockwise    one scale for 128 neighbours along the product's inner dimension in activations
-//                and gradients, for blocks of 128 by 128 in weights
+//   blockwise    activations and gradients: one scale per 128 consecutive elements along the
+//                product's inner dimension; weights: one scale per block of 128 by 128
 #pragma once
 
 #include <vector>
@@ -39,14 +39,15 @@ struct Float8Config {
 
 class Float8State {
  public:
-  // weights: first parameter of each linear layer's weight. list: their names.
+  // list: the model's parameters. weights: the first parameter of each linear layer's matrix.
   Float8State(const Float8Config& config, const ParameterList& list,
               std::vector<ParamHandle> weights);
   // Allocates the state on the device of ctx, with empty histories.
   void allocate(Ctx& ctx);
 
   // The products of linear_forward() and its backward (engine/ops/gemm/gemm.h) for the layer with
-  // this weight. Inner sizes and columns are multiples of 16, rows of 4.
+  // this weight. InputError unless inner sizes and columns are multiples of 16, and rows of 4 for
+  // blockwise.
   void forward(Pass& pass, ParamHandle weight, const Tensor& y, const ConstTensor& x,
                const ConstTensor& w, const ConstTensor& bias);
   void backward_input(Pass& pass, ParamHandle weight, const Tensor& dx, const ConstTensor& dy,
@@ -54,22 +55,24 @@ class Float8State {
   void backward_weight(Pass& pass, ParamHandle weight, const Tensor& dw, const ConstTensor& dy,
                        const ConstTensor& x, bool accumulate);
 
-  // Ends a step: the largest magnitudes over all ranks that have these layers enter the histories,
-  // which determine the scales of the next step. No effect where `scalars` (kStepScalarsBytes
-  // uint8, a StepScalars) reports that the optimizer skipped the step.
+  // Ends a step: appends the largest magnitudes over all ranks that have these layers to the
+  // histories, which determine the scales of the next step. Discards them instead if `scalars`
+  // (kStepScalarsBytes uint8, a StepScalars) reports that the optimizer skipped the step. No effect
+  // unless delayed.
   void finish_step(Ctx& ctx, Communicator& tensor_parallel, Communicator& data_parallel,
                    const ConstTensor& scalars);
 
-  // State that a checkpoint needs to continue exactly: scale (1) and history (H) of each layer's
-  // three tensors, such as "model.layers.0.mlp.down_proj.weight.gradient_scale". Empty unless
-  // delayed. The same on all ranks that have the layer.
+  // State that a checkpoint needs for an exact resume: scale (1) and history (H) of each layer's
+  // three tensors, "model.layers.0.mlp.down_proj.weight.gradient_scale" and "..._amax_history".
+  // Empty unless delayed. The same on all ranks that have the layer.
   struct Named {
     std::string name;
     Tensor tensor;
   };
   std::vector<Named> saved() const;
+  // Returns whether the histories are in use: after a step that was not skipped, or a load.
   bool remembers() const { return remembers_; }
-  void set_remembers() { remembers_ = true; }  // the tensors of saved() were loaded
+  void set_remembers() { remembers_ = true; }  // call after loading the tensors of saved()
 
  private:
   enum class Role : int { kInput, kWeight, kGradient };
@@ -80,11 +83,12 @@ class Float8State {
   int64_t layers() const { return std::ssize(weights_); }
   int64_t row_of(ParamHandle weight, Role role) const;
   Float8Format format_of(Role role) const;
-  Tensor part(int64_t first, int64_t columns) const;  // (3 L, columns) of the block
+  // (3 L, columns) of block_, after `first` values per row.
+  Tensor part(int64_t first, int64_t columns) const;
   Tensor amaxes() const { return part(0, 1); }
   Tensor scales() const { return part(1, 1); }
   Tensor histories() const { return part(2, config_.history); }
-  // x (R, C), or its transpose. first_use: first use of the tensor in this pass.
+  // Quantizes x (R, C), or its transpose. first_use: first use of the tensor in this pass.
   Operand quantize(Pass& pass, ParamHandle weight, Role role, const ConstTensor& x, bool transposed,
                    bool first_use) const;
   ConstTensor scale_of(Pass& pass, ParamHandle weight, Role role, const ConstTensor& x,
@@ -95,7 +99,8 @@ class Float8State {
   std::vector<std::string> names_;
   std::vector<int64_t> layer_of_;  // by handle; -1: not a linear layer
   bool remembers_ = false;
-  Buffer block_;  // float32; rows of all inputs, then weights, then gradients
+  // float32: amaxes, scales, histories; in each, the rows of all inputs, weights, then gradients.
+  Buffer block_;
 };
 
 }  // namespace trireme

@@ -1,11 +1,12 @@
-// Destination of the gradient of a parameter that may be frozen.
+// Gradient destination of a parameter that may be frozen.
 #pragma once
 
 #include "transformer/pass/pass.h"
 
 namespace trireme {
 
-// The parameter's gradient or, if it is frozen, `scratch`, allocated here, which nothing reads.
+// Returns the parameter's gradient slot. For a frozen parameter allocates `scratch`, of the same
+// shape, as a destination that nothing reads.
 GradientSlot gradient_or_scratch(Pass& pass, ParamHandle parameter, Activation& scratch);
 
 }  // namespace trireme

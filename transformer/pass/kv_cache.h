@@ -12,7 +12,7 @@ namespace trireme {
 
 // Layers that have a cache, consecutive from first_layer, and the format of their keys and values.
 struct CachedLayers {
-  int64_t layers = 0;  // of a group, whose keys and values a block holds; the largest group's
+  int64_t layers = 0;  // of the largest group: pools of keys, and of values
   int64_t first_layer = 0;
   int64_t kv_heads = 0;  // of this rank
   int64_t head_dim = 0;
@@ -25,16 +25,16 @@ struct CachedLayers {
   KvPlace place(int layer) const;
 };
 
-// Paged KV cache: the tokens of any sequences are in blocks of one pool per layer of a group
+// Paged KV cache: tokens are stored in blocks, one pool per layer index in a group
 // (engine/ops/attention/paged_attention.h); a block is used by one group at a time
 // (transformer/pass/kv_groups.h). The block tables of each pass assign blocks to sequences and
-// groups; the cache itself has no notion of a sequence. Everything that changes between passes is
+// groups; the cache itself has no notion of a sequence. All inputs that change between passes are
 // on the device, so that a pass can be recorded and replayed.
 class KvCache {
  public:
   KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory);
   // Stores k, v (T, Hkv, D) of the new tokens of `layer` in the slots of its group, then
-  // computes out = attention of q (T, H, D) over the keys of each sequence, the new ones included
+  // computes out = attention of q (T, H, D) over the keys of each sequence, including the new ones
   // (attention_forward(); causal, without dropout). Stores nothing in a planning run. With 8-bit
   // keys, attention always reads the stored codes, so that the output does not depend on what was
   // cached.

@@ -3,17 +3,17 @@
 // A block of the cache (transformer/pass/kv_cache.h) holds keys and values of one sequence's tokens
 // in the layers of one group: of layers without a sliding window, of layers with the same one, or
 // of layers that attend inside chunks. A sequence needs its blocks in a group with a window or
-// chunks only as long as a later token attends to them, about W tokens. Blocks have the same bytes
-// in all groups, so that one pool holds them.
+// chunks only as long as a later token attends to them, about W tokens. Blocks have the same size
+// in bytes in all groups, so that one pool holds them.
 //
-// Layers with the same window, or without one, are divided evenly over groups of at most n, the
-// largest n for which at most a sixteenth of the places for any of these kinds stays empty. So a
-// model with 8 layers of which 2 have no window has four groups of 2 layers, and a sequence of L
-// tokens has L / P blocks of P tokens in one of them and about W / P in each of the others.
+// Layers of one kind (the same window, chunks, or neither) are divided evenly over groups of at
+// most n layers. n is the largest number, at most the layer count of the smallest kind, that leaves
+// at most 1/16 of each kind's layer places empty. A model with 8 layers of which 2 have no window
+// has four groups of 2 layers; a sequence of L tokens has L / P blocks of P tokens in one of them
+// and about W / P in each of the others.
 //
-// The number called `window` is the reach of a group: 0, a token attends to all tokens before it;
-// W > 0, to the W - 1 tokens before it; -C < 0, to those from the last multiple of C on (chunks;
-// blocks divide C).
+// `window` of a group: 0, a token attends to all earlier tokens; W > 0, to the W - 1 tokens before
+// it; -C < 0, to the earlier tokens of its chunk of C (C is a multiple of the block size).
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,18 @@
 
 namespace trireme {
 
-// Windows of the groups; those with 0 come first. {0}, one group of all layers, if no sequence of
-// at most `length` tokens is longer than a window or chunk.
+// Returns the window of each group, zeros first, then ascending. {0}, one group of all layers, if
+// no window or chunk is shorter than `length`, the longest sequence in tokens.
 std::vector<int64_t> kv_windows(const ModelConfig& config, int64_t length);
 
+// Group of a layer, and index of the layer in it among those of this rank.
 struct KvPlace {
   int64_t group = 0;
-  int64_t index = 0;  // of the layer in the group, among those of this rank
+  int64_t index = 0;
 };
 
-// Places of the layers [first_layer, first_layer + layers), those of a rank. windows: kv_windows(),
-// or {0}, one group of all layers, whatever their windows.
+// Returns the places of a rank's layers, [first_layer, first_layer + layers). windows:
+// kv_windows(), or {0}: one group of all layers, regardless of their windows.
 std::vector<KvPlace> kv_places(const ModelConfig& config, std::span<const int64_t> windows,
                                int64_t first_layer, int64_t layers);
 

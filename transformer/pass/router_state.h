@@ -1,5 +1,5 @@
-// State of a model's routers from step to step, besides their parameters: the bias that balances
-// the experts without a loss (Wang et al. 2024), and the number of tokens that chose each expert.
+// Router state that persists across steps, besides parameters: the selection bias that balances the
+// experts without a loss (Wang et al. 2024), and the number of tokens that chose each expert.
 #pragma once
 
 #include <vector>
@@ -21,19 +21,21 @@ struct ExpertLoad {
 
 class RouterState {
  public:
-  // dtype: of the model; the biases are float32 (float64 for float64). Initialised to zero.
+  // dtype: of the model; the biases are float32 (float64 for float64). Everything starts at zero.
   RouterState(const ModelConfig& config, DType dtype);
 
-  Tensor bias(int layer) const;         // (E); absent in models without selection bias
-  ConstTensor shares(int layer) const;  // (E) float64: of the last finished step; zeros before
-  // Adds counts (S, E) float64 of a micro-batch, already summed over the ranks that share it.
+  Tensor bias(int layer) const;  // (E); absent in models without selection bias
+  // (E) float64: each expert's share of the pairs of the last step not skipped; zeros before.
+  ConstTensor shares(int layer) const;
+  // Adds counts (S, E) float64, pairs per segment and expert of a micro-batch, already summed over
+  // the ranks that share it.
   void count(Ctx& ctx, int layer, const ConstTensor& counts);
 
   // Ends a step: sums the counts over the ranks with other micro-batches and over those with other
   // layers, moves bias_e by speed * sign(mean - count_e), converts counts into shares and records
-  // the loads. Afterwards every rank has the state of all layers. Where `scalars`
-  // (kStepScalarsBytes uint8, a StepScalars) reports that the optimizer skipped the step, biases
-  // and shares stay unchanged. Resets the counts in either case.
+  // the loads. Afterwards every rank has the state of all layers. Biases and shares stay unchanged
+  // if `scalars` (kStepScalarsBytes uint8, a StepScalars) reports that the optimizer skipped the
+  // step. Resets the counts in either case.
   void finish_step(Ctx& ctx, Communicator& data_parallel, Communicator& pipeline,
                    const ConstTensor& scalars);
   // On a GPU: copies the tensors that ops read and add to into device memory. Call again after
@@ -42,8 +44,8 @@ class RouterState {
   // Loads of the last finished step, one entry per sparse layer.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
 
-  // State that a checkpoint needs to continue exactly, (E) each: the biases of sparse layers
-  // ("model.layers.3.mlp.gate.e_score_correction_bias") and the shares where the balancing loss
+  // State that a checkpoint needs for an exact resume, (E) each, on the host: the biases of sparse
+  // layers ("model.layers.3.mlp.gate.e_score_correction_bias") and the shares if the balancing loss
   // uses them. The same on every rank.
   struct Named {
     std::string name;

@@ -1,4 +1,4 @@
-// Slice of a logical tensor's dimension that a rank holds.
+// Shards of logical tensors: the slice of a dimension that a rank holds.
 #pragma once
 
 #include "parallel/layout.h"
@@ -10,27 +10,29 @@ namespace trireme {
 struct DimSlice {
   int64_t begin = 0;
   int64_t end = 0;
-  int copies = 1;  // ranks of the group that hold this slice; copy: index of this one
-  int copy = 0;
+  int copies = 1;  // ranks of the group that hold this slice
+  int copy = 0;    // index of this rank among them
   PartialSum partial = PartialSum::kNone;
   int64_t size() const { return end - begin; }
 };
 
 // The whole dimension of size n, held by one rank.
 DimSlice whole_slice(int64_t n);
-// Slices as equal as possible, larger ones first, for any n and any number of ranks.
+// Slice of a division as equal as possible, for any n and any number of ranks: sizes differ by at
+// most one (piece_of()).
 DimSlice even_slice(int64_t n, const GroupCoord& coord);
-// The whole dimension on every tensor-parallel rank. With sequence parallelism the gradients are
+// The whole dimension, on every tensor-parallel rank. With sequence parallelism the gradients are
 // partial sums, because the ranks have different tokens.
 DimSlice replicated_slice(int64_t n, const Layout& layout);
-// Slices of heads with `width` elements each: equal numbers of heads, or with fewer heads than
-// ranks, each head on size / heads neighbouring ranks. One of heads and size must divide the other.
+// Slice of heads with `width` elements each: equal numbers of heads per rank or, with fewer heads
+// than ranks, each head on size / heads consecutive ranks. One of heads and size must divide the
+// other.
 DimSlice head_slice(int64_t heads, int64_t width, const GroupCoord& tp);
 
-// "" or why the model's heads cannot be divided over `tp` ranks.
+// Returns why the model's heads cannot be divided over `tp` ranks, or "" if they can.
 std::string head_problem(const ModelConfig& config, int tp);
 
-// Box of a matrix (rows, columns) or, without columns, of a vector.
+// Boxes of a vector and of a matrix.
 TensorBox box_of(const DimSlice& rows);
 TensorBox box_of(const DimSlice& rows, const DimSlice& columns);
 

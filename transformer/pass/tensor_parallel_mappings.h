@@ -7,18 +7,18 @@
 //   leave   forward    reduce-scatter of the partial sums            all-reduce of them
 //           backward   all-gather of the shares                      nothing
 //
-// Without tensor parallelism none of them does anything. A planning run only allocates memory.
+// Without tensor parallelism they are no-ops. A planning run only allocates memory.
 //
 // With sequence parallelism a product next to such a collective may overlap with it
 // (parallel.tp_comm_overlap). The collective is cut into point-to-point messages of one rank's
 // share each, in t - 1 steps, and the product into t parts of T / t tokens (after Wang et al. 2023,
 // "Overlap communication with dependent computation via decomposition").
 //
-//   all-gather, then product      all messages are started before the own share is multiplied; the
-//                                 share of rank i - s is multiplied when it has arrived
-//   product, then reduce-scatter  the part for rank i + s is sent when it is computed; the own part
-//                                 is computed during the last transfer; parts are added in rank
-//                                 order
+//   all-gather, then product      all messages are started before a rank multiplies its own share;
+//                                 the share of rank i - s is multiplied when it has arrived
+//   product, then reduce-scatter  the part for rank i + s is sent when it is computed; a rank's own
+//                                 part is computed during the last transfer; parts are added in
+//                                 rank order
 //   all-gather, then the weight's gradient   the gather overlaps with another gradient
 //
 // A rank sends the same number of bytes as in a ring, (t - 1) / t of the tensor.
@@ -30,7 +30,7 @@
 
 namespace trireme {
 
-// A tensor of all tokens: gathered here, or a view of one that was already complete.
+// Tensor of all tokens: gathered and owned, or a view of a tensor that was already complete.
 class AllTokens {
  public:
   AllTokens() = default;
@@ -44,7 +44,7 @@ class AllTokens {
   ConstTensor view_;
 };
 
-// x (T / split, C) -> (T, C). Returns a view of x where there is nothing to gather; x must then
+// Gathers x (T / split, C) to (T, C). Returns a view of x if the tokens are not split; x must then
 // outlive it.
 AllTokens gather_tokens(Pass& pass, const ConstTensor& x);
 
@@ -60,13 +60,13 @@ struct TokenRange {
   }
 };
 
-// gather_tokens(), with product(rows, those rows of x) called for ranges that together are all
-// tokens, as they arrive.
+// gather_tokens() that calls product(rows, those rows of x) for each range of tokens as it arrives;
+// the ranges together cover all tokens once.
 using InputProduct = std::function<void(const TokenRange& rows, const ConstTensor& x)>;
 AllTokens gather_tokens_with(Pass& pass, const ConstTensor& x, const InputProduct& product);
 
-// gather_tokens() that overlaps with other computation; x must not change before wait(). Where
-// communication does not overlap, wait() does all the work.
+// gather_tokens() that overlaps with other computation; x must not change before wait(). If
+// communication does not overlap, wait() does the whole gather.
 class ArrivingTokens {
  public:
   ArrivingTokens(Pass& pass, const ConstTensor& x);
@@ -80,19 +80,20 @@ class ArrivingTokens {
   bool started_;
 };
 
-// Sums over the tensor-parallel ranks the (T, C) tensors that `product` writes, and stores the
-// result in y (T / split, C).
+// Calls product(out), which writes a partial sum (T, C), and stores the sum over the
+// tensor-parallel ranks in y (T / split, C).
 template <class Product>
 void sum_over_tensor_ranks(Pass& pass, const Tensor& y, const Product& product);
 
-// The same where product(rows, out) can write any range of token rows separately. y must not alias
-// what product reads.
+// The same for a product(rows, out) that can write any range of token rows separately. y must not
+// alias an input of the product.
 using OutputProduct = std::function<void(const TokenRange& rows, const Tensor& out)>;
 void sum_over_tensor_ranks_with(Pass& pass, const Tensor& y, const OutputProduct& product);
 
-// The two halves of sum_over_tensor_ranks().
-bool needs_partial_sums(const Pass& pass);  // y cannot receive the product directly
-// y (T / split, C), partial (T, C)
+// The two halves of sum_over_tensor_ranks(). needs_partial_sums(): y holds only a share of the
+// tokens, so that the product needs a (T, C) tensor of its own. add_tensor_ranks() then
+// reduce-scatters partial (T, C) into y (T / split, C); otherwise it all-reduces y.
+bool needs_partial_sums(const Pass& pass);
 void add_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial);
 
 template <class Product>

@@ -1,4 +1,4 @@
-// Tokens of a pass, flat: several sequences one after the other; each field has T entries.
+// Tokens of a pass: packed sequences, one after the other. T tokens.
 #pragma once
 
 #include <span>
@@ -9,55 +9,56 @@ namespace trireme {
 
 // Positions of a pass's tokens in a KV cache, for S sequences
 // (engine/ops/attention/paged_attention.h), in the layers of one group
-// (transformer/pass/kv_groups.h). Only the contents of the tensors may change between two replays
-// of a recorded pass.
+// (transformer/pass/kv_groups.h). Between replays of a recorded pass only the contents of the
+// tensors may change.
 struct CachedTokens {
   ConstTensor slots;        // (T) int64: slot of each token; negative: not stored
   ConstTensor block_table;  // (S, M) int32
-  // (S) int32: tokens of each sequence, those of this pass included, from the first one in the
-  // table on: a group with a window holds only the last blocks.
+  // (S) int32: tokens of each sequence, including those of this pass, counted from the first block
+  // in the table: a group with a window holds only the last blocks.
   ConstTensor context_lens;
-  // Tokens of this pass. With new_sequences no sequence has earlier tokens and max_queries is not
-  // read: any number of tokens per sequence is then one pass as in training.
-  int64_t max_queries = 1;      // of one sequence
-  int64_t longest_context = 0;  // PagedAttentionArgs
+  int64_t max_queries = 1;      // maximum of one sequence's tokens in this pass
+  int64_t longest_context = 0;  // as in PagedAttentionArgs
+  // No sequence has earlier tokens: attention reads k and v of the pass, as in training, unless the
+  // cache holds 8-bit codes.
   bool new_sequences = false;
 };
 
-// The fields of the same name of Tokens and CachedTokens for layers whose attention stays inside
-// chunks of a document (ModelConfig::attention_chunk): each chunk is a sequence there.
+// Replacements of the fields of Tokens of the same names for layers whose attention stays inside
+// chunks of a document (ModelConfig::attention_chunk): each chunk is a sequence of its own.
 struct ChunkTokens {
   ConstTensor cu_q;
   int64_t uniform_length = 0, longest = 0;
-  CachedTokens cached;  // in the first group of layers
+  CachedTokens cached;  // if the first group of layers has chunks
 };
 
 struct Tokens {
   int64_t count = 0;      // T
   ConstTensor ids;        // (T) int32
-  ConstTensor targets;    // (T) int32, kIgnoredTarget where there is no loss; absent in inference
-  ConstTensor positions;  // (T) int32: position inside the document
+  ConstTensor targets;    // (T) int32; kIgnoredTarget: no loss; absent in inference
+  ConstTensor positions;  // (T) int32: position in the document
   // Exclusive upper bound of all positions; the model must have reserved it
   // (Model::reserve_positions()).
   int64_t position_end = 0;
-  ConstTensor rows;  // (T) int64: global index of the token, the key of its dropout
+  ConstTensor rows;  // (T) int64: global token index, the key of dropout; -1: padding
   // Tokens per sample, whose first global index is a multiple of it; 0: unknown. Experts may be
   // balanced per sample.
   int64_t sequence_length = 0;
-  ConstTensor cu_q;                             // (N + 1) int32: offsets of the sequences
-  CachedTokens cached;                          // with a KV cache: in its first group of layers
-  std::span<const CachedTokens> cached_others;  // in the others; where they have chunks, of these
-  // (T, 2) int32: range of the inner columns that applies to each token, in a model with stacked
+  ConstTensor cu_q;     // (N + 1) int32: offsets of the sequences
+  CachedTokens cached;  // with a KV cache: positions in its first group of layers
+  // Positions in the other groups; in those with chunks, each chunk is a sequence.
+  std::span<const CachedTokens> cached_others;
+  // (T, 2) int32: range of inner (rank) columns of each token's adapter, in a model with stacked
   // adapters (transformer/formats/peft/stacked_adapters.h). Absent: all columns.
   ConstTensor adapter_columns;
-  // Length of the sequences in cu_q where all have the same one and there is no padding. Enables a
-  // fast path of attention on a GPU, which the host could not choose without reading the offsets
-  // back. 0: unknown.
+  // Common length of all sequences in cu_q, if they have one and there is no padding; 0: unknown.
+  // Enables a fast path of attention on a GPU, which the host could not choose without reading the
+  // offsets back.
   int64_t uniform_length = 0;
   // Upper bound of the sequence lengths; 0: unknown.
   int64_t longest = 0;
-  ChunkTokens chunks;  // in a model with such layers
-  // Sequences over context-parallel ranks, instead of cu_q; nullptr: no context parallelism.
+  ChunkTokens chunks;  // in a model with chunked layers
+  // Sequences split over context-parallel ranks, instead of cu_q; nullptr: no context parallelism.
   const ContextPlan* context = nullptr;
 
   const CachedTokens& cached_in(int64_t group) const {
@@ -65,7 +66,7 @@ struct Tokens {
   }
 };
 
-// The tokens as layers see them whose attention stays inside chunks.
+// Returns the tokens with each chunk as a sequence, for layers whose attention stays inside chunks.
 inline Tokens in_chunks(const Tokens& tokens) {
   Tokens out = tokens;
   const ChunkTokens& chunks = tokens.chunks;

@@ -14,6 +14,7 @@ namespace trireme::cuda {
 
 class LaunchTimes {
  public:
+  // Calls of begin() and end() alternate: timed calls do not nest.
   void begin(Context& gpu, std::string name, cudaStream_t stream);
   void end(Context& gpu, cudaStream_t stream);
   std::vector<LaunchTime> take();

@@ -1,4 +1,5 @@
-// Libraries that ops call besides kernels: opened with the device, implemented in engine/ops.
+// Libraries that ops use besides own kernels (cuBLASLt, cuDNN): opened with the device; implemented
+// in engine/ops.
 #pragma once
 
 #include "engine/device/context.h"

@@ -1,17 +1,17 @@
-// Libraries that are loaded when a device is opened, so that a program built with CUDA starts fast
-// and runs on machines without them. Search order: the loader's own (LD_LIBRARY_PATH, its cache),
-// then the library folder of the CUDA toolkit used for the build.
+// Shared libraries that are loaded when a device is opened, so that a program built with CUDA
+// starts fast and runs on machines without them. Search order: the loader's own (LD_LIBRARY_PATH,
+// its cache), then the library folder of the CUDA toolkit used for the build.
 #pragma once
 
 #include <string>
 
 namespace trireme::cuda {
 
-// Stays loaded for the life of the process: these libraries keep threads and device state.
+// Library that stays loaded for the life of the process, because it keeps threads and device state.
 struct SharedLibrary {
   void* handle = nullptr;
   std::string name;    // "libcublasLt.so.13"
-  std::string reason;  // why it could not be loaded
+  std::string reason;  // why it could not be loaded, if not present()
   bool present() const { return handle != nullptr; }
 };
 SharedLibrary open_shared_library(std::string name);

@@ -1,5 +1,5 @@
-// Copies between pageable host memory and the device through a ring of pinned memory. No other code
-// copies between pageable memory and a stream.
+// Copies between pageable host memory and the device through a ring of pinned memory (16 MiB). No
+// other code copies between pageable host memory and a device.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class Staging {
   static constexpr int64_t kSlotBytes = int64_t{4} << 20;
   struct Slot {
     std::byte* data = nullptr;
-    int64_t used = 0;  // bytes of uploads since it was taken
+    int64_t used = 0;  // bytes of uploads since it became the current slot
     Event copied;
   };
   void take_next_slot(Context& gpu);

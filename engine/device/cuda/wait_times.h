@@ -1,5 +1,4 @@
-// Time that the main stream waited for other streams: a pair of events around each wait, read
-// later.
+// Time that the main stream waited for other streams, from a pair of events around each wait.
 #pragma once
 
 #include <vector>
@@ -10,7 +9,8 @@ namespace trireme::cuda {
 
 class WaitTimes {
  public:
-  // Makes the main stream wait for `event`, between two timing events.
+  // Makes the main stream wait for `event`, between two timing events; without them once count() is
+  // 16384.
   void wait(Context& gpu, const Event& event);
   int64_t count() const { return static_cast<int64_t>(used_); }  // waits not taken so far
   // Seconds of the first `count` waits, which the main stream must have completed.

@@ -12,16 +12,17 @@
 //   lse               (H, T)         float32 (float64 for float64): log-sum-exp of the scaled
 //                                    scores
 //   cu_q, cu_k        (N + 1)        int32, non-decreasing, from 0; at most T and Tk. Rows past the
-//                                    last offset are padding: out and dq are zeroed there, lse is
-//                                    -inf.
+//                                    last offset are padding: out, dq, dk and dv are zeroed there,
+//                                    lse is -inf.
 // One float dtype for q, k, v, out and gradients; sums are float32 (float64 for float64). A query
 // that sees no key gives out = 0 and lse = -inf.
 // Dropout of the probabilities: the mask of (query, key) in head h is word
 //   (global_row[t] * total_heads + first_head + h) * 2^24 + (position of the key in its sequence)
 // of args.key; if uniform_from_word(word) >= dropout the probability is kept and divided by
-// 1 - dropout. Ranks that share the heads of a layer pass which heads are theirs.
-// A result depends only on its own sequence: neither on the number of threads nor on the other
-// sequences packed with it.
+// 1 - dropout. At most 2^24 keys. Tensor-parallel ranks pass first_head and total_heads, so that
+// the masks do not depend on the split.
+// On the CPU a result has the same bits for any number of threads and for any other sequences
+// packed with it. On a GPU the kernel, and with it the rounding, may depend on the batch.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -38,19 +39,20 @@ struct AttentionArgs {
   double dropout = 0.0;
   RandomKey key;
   ConstTensor global_row;   // (T) int64, needed when dropout > 0
-  int64_t first_head = 0;   // number of the call's head 0 among all heads
+  int64_t first_head = 0;   // number of the call's head 0 among all heads of the layer
   int64_t total_heads = 0;  // 0: first_head + H
   // Length of every sequence, in queries and in keys, if the host knows that all are equal and no
-  // row is padding; a GPU may then use a library. 0: unknown. Ignored for segments.
+  // row is padding; a GPU may then use cuDNN. 0: unknown. Ignored for segments.
   int64_t uniform_length = 0;
-  // The same for unequal lengths: cu_q and cu_k are equal, and no sequence is longer. 0: unknown.
+  // The same for unequal lengths: an upper bound of them, if cu_q and cu_k are equal. 0: unknown.
   int64_t longest = 0;
-  bool keep_lse = true;  // false: lse is not read and may be left undefined (inference)
+  bool keep_lse = true;  // false: lse is not needed and may be left undefined (inference, no sinks)
   // (H), q's dtype: a logit per head that takes part in its softmax, with a value of 0
-  // (engine/ops/attention/attention_sinks.h). Absent: none. Segments have none: their results are
-  // not finished.
+  // (engine/ops/attention/attention_sinks.h). Absent: none. Error with segments, whose results are
+  // not final.
   ConstTensor sinks = {};
-  // (H) float32 (float64 for float64), with sinks: backward overwrites it, or adds to it.
+  // (H) float32 (float64 for float64), with sinks: backward overwrites it, or adds to it if
+  // accumulate_sinks.
   Tensor d_sinks = {};
   bool accumulate_sinks = false;
 };
@@ -59,7 +61,8 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
                        const ConstTensor& k, const ConstTensor& v, const ConstTensor& cu_q,
                        const ConstTensor& cu_k, const AttentionArgs& args);
 
-// dq, dk, dv overwrite; none may alias an input. Deterministic for any number of threads.
+// Overwrites dq, dk and dv; none may alias an input. Deterministic for any number of threads; on a
+// GPU only if Context::deterministic.
 void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                         const ConstTensor& dout, const ConstTensor& out, const ConstTensor& lse,
                         const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
@@ -70,9 +73,10 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
 //
 // The same for queries and keys that are not whole sequences: parts of documents, distributed over
 // ranks. Segment n lets queries q_begin .. q_end see keys k_begin .. k_end: query q_begin + i sees
-// key k_begin + j if j <= i + diagonal (and j > i + diagonal - window, with a window). Each call
-// adds its segments to the results of earlier calls, so that blocks of keys may be processed one at
-// a time. Queries and keys in no segment are left unchanged or, without `accumulate`, cleared.
+// key k_begin + j if j <= i + diagonal (and j > i + diagonal - window, with a window). A call with
+// `accumulate` adds its segments to the results of earlier calls, so that blocks of keys may be
+// processed one at a time, and leaves queries and keys in no segment unchanged. Without it all
+// results are cleared first.
 struct AttentionSegment {
   int32_t q_begin, q_end, k_begin, k_end, diagonal;
 };
@@ -80,8 +84,8 @@ inline constexpr int32_t kWholeSegment = 1 << 30;  // a diagonal that makes all 
 inline constexpr int64_t kSegmentFields = 5;
 
 struct AttentionSegments {
-  // (N, kSegmentFields) int32, the fields of AttentionSegment. Each has queries and keys, in
-  // ascending order, disjoint in queries and in keys: hence N <= min(T, Tk).
+  // (N, kSegmentFields) int32, the fields of AttentionSegment, in ascending order. None is empty,
+  // and they are disjoint in queries and in keys: hence N <= min(T, Tk).
   ConstTensor list;
   ConstTensor key_position;  // (Tk) int32: position of each key in its sequence; with dropout
   bool accumulate = false;

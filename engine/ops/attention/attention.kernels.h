@@ -13,14 +13,15 @@
 namespace trireme::cpu {
 
 inline constexpr int64_t kBlock = 64;
-// Rows of the widest vector: scratch is padded to it, so that its size is the same for every
-// instruction set.
+// float32 lanes of the widest vector (AVX-512): scratch is padded to it, so that its size is the
+// same for every instruction set.
 inline constexpr int64_t kWidestVector = 16;
 // Longest sequence whose key and value gradients one thread sums in its own scratch.
 inline constexpr int64_t kMaxOwnedKeys = 8192;
-// The mask of a probability is numbered with 24 bits for the key.
+// A dropout word's number has 24 bits for the key's position.
 inline constexpr int64_t kMaxDropoutKeys = int64_t{1} << 24;
-// Sequences with at most this many queries use the path that reads each key once (generation).
+// Maximum number of queries of a sequence for the forward path that reads each key once per group
+// of heads (decoding); without segments and dropout.
 inline constexpr int64_t kFewQueries = 4;
 
 // A (T, heads, D) operand: element (t, h, d) is data[t * row + h * head + d].
@@ -46,17 +47,19 @@ struct Attention {
   int64_t longest;
   bool keep_lse;  // AttentionArgs
   C scale;
-  C cap;  // soft cap of the scores, in units of log 2; 0: none
+  C cap;  // soft cap of base-2 scores: soft_cap * log2(e); 0: none
   bool causal;
   int64_t window;  // 0: unlimited
-  // Dropout: a probability is kept if the upper 24 bits of its word are at least `threshold`.
+  // Dropout: a probability is kept, times keep_scale, if the upper 24 bits of its word are at least
+  // drop_threshold.
   uint32_t drop_threshold;
   C keep_scale;
   RandomKey key;
   const int64_t* global_row;
   int64_t first_head, total_heads;
   const int32_t* key_position;  // null: keys count from the start of their sequence
-  // Scratch: `threads` parts of attention_scratch elements, and 2 * (sequences + 1) item numbers.
+  // Scratch: scratch_per_thread elements for each thread, and 2 * (sequences + 1) offsets of work
+  // items.
   C* scratch;
   int64_t scratch_per_thread;
   int64_t* items;
@@ -92,22 +95,22 @@ TRIREME_CPU_KERNEL(attention_backward, (const AttentionBackward<T>& a, int threa
 }  // namespace trireme::cpu
 
 // GPU kernels, with the arguments of the CPU kernels. a.items is not used; a.scratch is (heads,
-// tokens) elements in the backward, unused in the forward. Heads of more than kWidestHead elements
-// have no kernel.
+// tokens) elements in the backward pass, unused in the forward pass. Heads of more than kWidestHead
+// elements have no kernel.
 namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
 
 inline constexpr int64_t kWidestHead = 256;
 
-// Use the fastest of the kernels below that supports the case.
+// Calls cuDNN (cudnn_attention.cuda.h) if it supports the case, else the tensor-core kernels below
+// if they do, else the blocked ones.
 template <class T>
 TRIREME_CUDA_DECL void attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
 template <class T>
 TRIREME_CUDA_DECL void attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
 
-// For a planning run, whose operands have addresses that must not be read: a library prepares its
-// plan and memory.
+// Prepares cuDNN's plan and memory for the case in a planning run, without reading an operand.
 template <class T>
 TRIREME_CUDA_DECL void plan_attention(Context& gpu, const cpu::AttentionForward<T>& a);
 template <class T>
@@ -119,15 +122,15 @@ void blocked_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
 template <class T>
 void blocked_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
 
-// With tensor cores; T is bf16 or f16. False, with nothing done, for heads of more than 128
-// elements, or rows of an operand that are not 16-byte aligned.
+// With tensor cores; T is bf16 or f16. Returns false, with nothing done, for heads of more than 128
+// elements, or rows of an operand that are not 16-byte aligned or not a multiple of 8 elements.
 template <class T>
 bool mma_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
-// False for a soft cap, too. a.scratch must have been computed.
+// Also false for a soft cap. a.scratch: the result of attention_delta().
 template <class T>
 bool mma_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
 
-// out = 0 and lse = -inf in all rows; likewise the gradients: initial values for segments.
+// Initial values for segments: out_sum = 0 and lse = -inf in all rows; all gradient sums = 0.
 template <class T>
 void clear_attention(Context& gpu, const cpu::AttentionForward<T>& a);
 template <class T>

@@ -1,4 +1,4 @@
-// Attention as graphs that cuDNN's fused engines recognise (FlashAttention-2, Dao 2023): sequences
+// Attention as graphs that cuDNN's fused engines recognize (FlashAttention-2, Dao 2023): sequences
 // with as many keys as queries, in the layout of engine/ops/attention/attention.h. For CUDA sources
 // only.
 #pragma once
@@ -9,8 +9,9 @@
 
 namespace trireme::cuda {
 
-// `batch` sequences of `length` queries and keys, one after the other. Each operand (batch *
-// length, heads, width) is described by its strides of tokens and heads, in elements.
+// Key of a graph and its plan: `batch` sequences of `length` queries and keys, one after the other.
+// Each operand (batch * length, heads, width) is described by its strides of tokens and heads, in
+// elements.
 struct AttentionShape {
   struct Strides {
     int64_t token = 0, head = 0;
@@ -26,7 +27,7 @@ struct AttentionShape {
   // Lengths differ: kTensorQueries and kTensorKeys have them, and `length` is the maximum.
   bool ragged = false;
   bool backward = false;
-  bool repeatable = true;  // backward adds up dq in a fixed order, in memory of size length^2
+  bool repeatable = true;  // backward sums dq in a fixed order, with memory of size length^2
   Strides q = {}, k = {}, v = {}, out = {};
   Strides dout = {}, dq = {}, dk = {}, dv = {};  // with `backward`
   auto operator<=>(const AttentionShape&) const = default;
@@ -40,7 +41,7 @@ enum AttentionTensor : int64_t {
   kTensorOut,
   kTensorLse,
   kTensorScale,     // scalar
-  kTensorMinusInf,  // scalar: value of a masked score; with `causal`
+  kTensorMinusInf,  // scalar: value of a masked score; with `causal` or `ragged`
   kTensorDout,
   kTensorDq,
   kTensorDk,

@@ -16,22 +16,24 @@ namespace trireme::cuda {
 inline constexpr int kMmaThreads = 128;
 inline constexpr int kMmaRows = 64;
 
-// Row stride of tiles of D elements in shared memory; 16 more bytes each, so that eight rows are in
-// different banks.
+// Row stride, in elements, of tiles of D columns in shared memory: padded by 16 bytes, so that
+// eight rows are in different banks.
 template <int D>
 inline constexpr int kMmaStride = D + 8;
 
 template <class T>
 inline constexpr bool kHasMma = sizeof(T) == 2;
 
-// Whether every row of every head is 16-byte aligned and a whole number of 16 bytes.
+// True if every row of every head starts at a multiple of 8 elements, has a multiple of 8 elements,
+// and the data is 16-byte aligned.
 template <class T>
 bool mma_rows(const cpu::HeadView<T>& view, int64_t width) {
   return reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.row % 8 == 0 &&
          view.head % 8 == 0 && width % 8 == 0;
 }
 
-// Starts copying rows `first` .. `first + rows` of a head; the rest of the tile becomes zero.
+// Starts copying rows `first` .. `first + rows` of a head to shared memory asynchronously; the rest
+// of the tile becomes zero.
 template <int D, int kRows, class T>
 __device__ void start_tile(T* tile, const cpu::HeadView<const T>& view, int64_t head, int64_t first,
                            int64_t rows, int64_t width) {
@@ -60,9 +62,9 @@ struct WarpTile {
   }
 };
 
-// Offset of the lane's row for load_matrices(). a_offset(): for an a fragment, and for the b
-// fragments of two neighbouring column tiles if the stored rows are summed over. b_offset(): for
-// those b fragments if the stored rows are the columns.
+// Offset of the lane's row for load_matrices(), in elements. a_offset(): for an a fragment, and for
+// the b fragments of two neighbouring column tiles if the product sums over the stored rows.
+// b_offset(): for those b fragments if the stored rows are the product's columns.
 template <int D>
 __device__ int a_offset() {
   const int lane = lane_of_warp();
@@ -149,8 +151,8 @@ __device__ inline float quad_max(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-// Converts scores to units of log 2, under the soft cap; those of keys that a row does not see
-// become -inf. seen: for the lane's two rows.
+// Scales scores and applies the soft cap (both for base-2 scores); those of keys that a row does
+// not see become -inf. seen: for the lane's two rows.
 template <int kTiles>
 __device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, float cap,
                                const SeenColumns (&seen)[2]) {
@@ -166,7 +168,7 @@ __device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, float cap,
       }
 }
 
-// softmax_tile for the lane's two rows.
+// softmax_tile() for the lane's two rows.
 template <int D, int kTiles>
 __device__ void softmax(Running<float, 2>& w, WarpTile<kTiles>& s, WarpTile<D / 8>& sums) {
 #pragma unroll

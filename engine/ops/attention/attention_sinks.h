@@ -11,7 +11,7 @@
 //   d_sinks[h] = -sum over t of exp(s[h] - lse'[h, t]) (dout'[t, h] . out'[t, h])
 //
 //   out, dout  (T, H, D)  unit stride in D, any stride in T and H
-//   lse        (H, T)     float32 (float64 for float64); -inf, a query without keys, stays
+//   lse        (H, T)     float32 (float64 for float64); -inf (a query without keys) is unchanged
 //   sinks      (H)        dtype of out
 //   d_sinks    (H)        float32 (float64 for float64); added to if `accumulate`, else overwritten
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace trireme {
 
-// Replaces out and lse.
+// Replaces out and lse by out' and lse'.
 void attention_sinks_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
                              const ConstTensor& sinks);
 

@@ -17,7 +17,7 @@ struct SinksForward {
 template <class T>
 struct SinksBackward {
   using F = compute_t<T>;
-  F *d_sinks, *partial;  // partial: (blocks, heads)
+  F *d_sinks, *partial;  // partial: (blocks, heads), sums of blocks of tokens
   HeadView<const T> dout, out;
   const F* lse;
   const T* sinks;

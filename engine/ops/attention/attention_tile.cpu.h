@@ -98,8 +98,8 @@ struct Rows {
   int64_t stride;
 };
 
-// Rows in the type of the computation: the operand itself if it has that type (and whole vectors
-// can be read from it, if requested), else a copy in `buffer` of `padded` columns.
+// Rows in the compute type: the operand itself if it has that type (and, with whole_vectors, a
+// width of whole vectors), else a copy in `buffer` of `padded` columns.
 template <class T, class C>
 TRIREME_INLINE Rows<C> rows_of(const T* from, int64_t stride, int64_t rows, int64_t width,
                                C* buffer, int64_t padded, bool whole_vectors) {
@@ -124,7 +124,7 @@ void zero_rows(const HeadView<T>& view, int64_t begin, int64_t end, int64_t head
 // One sequence or segment: query i sees the keys j with i + offset - window < j <= i + offset.
 struct Sequence {
   int64_t first_query, queries, first_key, keys;
-  int64_t offset, window;  // large enough without a limit that every key is seen
+  int64_t offset, window;  // without a limit: so large that every key is seen
 };
 
 template <class T>
@@ -177,7 +177,7 @@ struct Spans {
   Rectangle tall[kBlock / 2];
 };
 
-// Columns with the same rows form one tall rectangle.
+// Fills spans.tall from spans.flat: neighbouring columns with the same rows form one rectangle.
 TRIREME_INLINE void find_tall_spans(Spans& spans, int64_t width, int64_t lanes) {
   for (int64_t column = 0; column < width; column += lanes) {
     int64_t row0 = kBlock, row1 = 0;  // the rows that a column needs are contiguous
@@ -196,8 +196,8 @@ TRIREME_INLINE void find_tall_spans(Spans& spans, int64_t width, int64_t lanes) 
   }
 }
 
-// Splits the block into strips of kWidestVector keys, drops the columns a strip does not need and
-// joins equal neighbours: whole blocks stay whole, those on the diagonal become a staircase.
+// Splits the block into strips of kWidestVector keys, drops the columns that a strip does not need
+// and joins equal neighbours: whole blocks stay whole, those on the diagonal become a staircase.
 template <class C>
 Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
   constexpr int64_t kN = kLanes<C>;
@@ -229,7 +229,7 @@ Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
   return out;
 }
 
-// Replaces the scores by those under the soft cap.
+// Applies the soft cap to the scores.
 template <class C>
 void cap_scores(C* scores, const Spans& spans, C cap) {
   for (int n = 0; n < spans.flat_count; ++n) {
@@ -277,7 +277,7 @@ TRIREME_INLINE int64_t find_item(const int64_t* offsets, int64_t sequences, int6
 
 // --- dropout ------------------------------------------------------------------------------------
 
-// Philox block of key 0 of each query of a block: four keys share a block of four words.
+// counters[i] = Philox block of key 0 for query i0 + i: four keys share a block of four words.
 template <class T>
 TRIREME_INLINE void dropout_counters(uint64_t (&counters)[kBlock], const Attention<T>& a,
                                      const Sequence& s, int64_t head, int64_t i0) {
@@ -289,7 +289,7 @@ TRIREME_INLINE void dropout_counters(uint64_t (&counters)[kBlock], const Attenti
   }
 }
 
-// Word w of Philox block counters[lane] + group, for the lanes of a vector (random.h).
+// words[w][lane] = word w of Philox block counters[lane] + group (random.h).
 template <int kCount>
 TRIREME_INLINE void philox_words(uint32_t (&words)[4][kCount], const uint64_t* counters,
                                  uint64_t group, const RandomKey& key) {
@@ -329,7 +329,8 @@ TRIREME_INLINE Vec<C> dropout_factor(const uint32_t (&words)[kN], uint32_t thres
   return word >= static_cast<decltype(+word[0])>(threshold) ? splat<Vec<C>>(keep) : Vec<C>{};
 }
 
-// The same for listed positions of keys: neighbours mostly share a Philox block.
+// for_each_dropout() for one span of keys with listed positions (AttentionSegments::key_position):
+// neighbours mostly share a Philox block.
 template <class T, class F>
 TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
                                            const uint64_t (&counters)[kBlock],
@@ -349,8 +350,8 @@ TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
   }
 }
 
-// For every vector of scores in the spans: f(offset, factor), where `offset` is the position of the
-// vector in the block and factor is 1 / (1 - p) if the probability is kept, else 0. May include up
+// Calls f(offset, factor) for every vector of scores in the spans: `offset` is the position of the
+// vector in the block, `factor` is 1 / (1 - p) if the probability is kept, else 0. May include up
 // to three rows after a span.
 template <class T, class F>
 TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const Sequence& s,

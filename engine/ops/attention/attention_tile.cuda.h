@@ -1,11 +1,11 @@
 // Parts shared by the attention kernels: assignment of thread blocks to tiles of sequences, columns
 // seen by a row, dropout, and tiles in shared memory. For CUDA sources only.
 //
-// The blocks of a grid are numbered by *slots*. Sequence n has the rows begin(n) .. end(n); its
-// slots start at begin(n) / rows + n, where `rows` is the height of a tile. These are enough slots
-// for its tiles. Their numbers grow with n, so a block finds its sequence by bisection over the
-// offsets on the device, and nothing is counted before the launch. Slots without a tile exit at
-// once.
+// The thread blocks of a grid are numbered by *slots*. Sequence n has the rows begin(n) .. end(n);
+// its slots start at begin(n) / rows + n, where `rows` is the height of a tile. These are enough
+// slots for its tiles. Their numbers grow with n, so a thread block finds its sequence by bisection
+// over the offsets on the device, and nothing is counted before the launch. Slots without a tile
+// exit at once.
 #pragma once
 
 #include "engine/ops/attention/attention.kernels.h"
@@ -29,7 +29,7 @@ __device__ inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 enum class Side { kQueries, kKeys };  // meaning of a tile's rows
 
-// Entries in the list of sequences: with cu_q and cu_k, one more for the padding.
+// Entries in the list of sequences or segments: with cu_q and cu_k, one more for the padding.
 template <class T>
 TRIREME_HOST_DEVICE int64_t entries_of(const cpu::Attention<T>& a) {
   return a.by_segments ? a.sequences : a.sequences + 1;
@@ -44,7 +44,7 @@ int64_t slots_of(const cpu::Attention<T>& a, Side side, int64_t rows) {
 // Query i of the sequence sees the keys j with i + offset - window < j <= i + offset.
 struct AttentionTile {
   int64_t first_query, queries, first_key, keys;
-  int64_t offset, window;  // without a limit large enough that every key is seen
+  int64_t offset, window;  // without a limit: so large that every key is seen
   int64_t row0;            // first row of the tile in the sequence
   int rows;                // of the tile; 0: no work
 
@@ -97,7 +97,7 @@ __device__ AttentionTile find_tile(const cpu::Attention<T>& a, int64_t slot) {
   return t;
 }
 
-// Columns [low, high) of a tile that one of its rows sees.
+// Columns [low, high) of a tile that a given row sees.
 struct SeenColumns {
   int low, high;
 };
@@ -115,14 +115,13 @@ __device__ SeenColumns seen_columns(const AttentionTile& t, int64_t row, int64_t
           static_cast<int>(larger(0, smaller(high - column0, kColumns)))};
 }
 
-// lse in units of log 2, such that exp2(score - base) is the probability: 0 for a query without
-// keys.
+// Base-2 lse: exp2(score - base) is the probability, which is 0 for a query without keys.
 template <class F>
 __device__ F base_of(F lse) {
   return lse == -kInfinity ? F{kInfinity} : lse * static_cast<F>(kLog2E);
 }
 
-// Score under a soft cap, cap tanh(score / cap), and the factor of its gradient; cap == 0: none.
+// Score under a soft cap, cap tanh(score / cap), and its derivative; cap == 0: none.
 template <class F>
 __device__ F capped(F score, F cap) {
   return cap > 0 ? cap * hyperbolic_tangent(score / cap) : score;
@@ -175,7 +174,7 @@ struct Blocked {
   static constexpr int kScores = kRows * kScoreStride;
 };
 
-// Whether a head's row can be loaded in whole packs.
+// True if a head's rows can be loaded in whole packs.
 template <class T>
 __device__ bool wide_rows(const cpu::HeadView<const T>& view, int64_t width) {
   constexpr int kN = kPack<T>;
@@ -261,8 +260,8 @@ struct Running {
   F maximum[kOwn], total[kOwn];
 };
 
-// Replaces the scores, which are in units of log 2 and -inf for keys that the row does not see, by
-// probabilities; rescales older sums.
+// Replaces the scores, which are base-2 and -inf for keys that the row does not see, by
+// probabilities relative to the running maximum; rescales older sums.
 template <class F, int kOwn, int kColumns, int kSums>
 __device__ void softmax_tile(Running<F, kOwn>& w, F (&scores)[kOwn][kColumns],
                              F (&sums)[kOwn][kSums]) {

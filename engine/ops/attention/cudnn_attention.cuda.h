@@ -1,7 +1,9 @@
 // Attention by cuDNN's fused engines, for the cases they support: float16 or bfloat16, heads of at
-// most 128 elements, causal or full attention within each sequence; no dropout, window or segments.
-// The caller knows the length of all sequences (AttentionArgs::uniform_length) or a maximum
-// (AttentionArgs::longest).
+// most 128 elements (a multiple of 8), 16-byte aligned rows, as many queries as keys, causal or
+// full attention within each sequence; no dropout, soft cap, segments, or window shorter than a
+// sequence. The caller knows the length of all sequences (AttentionArgs::uniform_length) or a
+// maximum (AttentionArgs::longest). Without keep_lse it is used only for prompts of 1024 tokens or
+// more.
 //
 // Plans are created once per shape, which takes about a second, in the preceding planning run if
 // there is one. gpu.attention owns the workspace, which grows when a plan is created, so each shape
@@ -13,11 +15,11 @@
 
 namespace trireme::cuda {
 
-// Sets gpu.attention, or gpu.no_attention if the library is missing or rejects this device, or the
-// build had no cuDNN headers.
+// Sets gpu.attention, or gpu.no_attention (the reason) if the library is missing or rejects this
+// device, or the build had no cuDNN headers.
 void open_attention(Context& gpu);
 
-// False, with nothing done, for a case that cuDNN does not support.
+// Returns false, with nothing computed, for a case that cuDNN does not support.
 template <class T>
 bool library_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
 // a.scratch: (heads, tokens) elements, used with sequences of unequal lengths.

@@ -2,7 +2,7 @@
 // its engines. For CUDA sources only.
 //
 // Tensors that a plan reads or writes have numbers, by which run() receives their addresses;
-// temporary ones exist inside the engine only. A graph is made for a device description, without
+// temporary ones exist inside the engine only. Plans are made from a device description, without
 // opening the device: engine support can be determined on a machine without a GPU too.
 #pragma once
 
@@ -27,19 +27,21 @@ namespace trireme::cuda::dnn {
 
 // Functions of the library, opened once per process.
 struct Functions {
-  std::string missing;  // why there are none; "" if there are
+  std::string missing;  // reason why the library cannot be opened; "" if it is open
 #define TRIREME_DECLARE(name) decltype(&::name) name = nullptr;
   TRIREME_CUDNN_FUNCTIONS(TRIREME_DECLARE)
 #undef TRIREME_DECLARE
 };
 const Functions& functions();
 
-// No engine supports the graph, here or in this version: use another path.
+// Thrown if no engine of this cuDNN version supports the graph on this device: use another path.
 struct Unsupported : Error {
   using Error::Error;
 };
+// Throws Unsupported for the statuses NOT_SUPPORTED, Error for other failures.
 void check(cudnnStatus_t status, const char* call);
 
+// Owner of a backend descriptor.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -76,7 +78,7 @@ class Graph {
  public:
   using Tensor = cudnnBackendDescriptor_t;
   using Sizes = std::vector<int64_t>;
-  // offsets: (sizes[0] + 1) int64 on the device: start of each part of the first dimension, in
+  // offsets: (sizes[0] + 1) int64 on the device: start of each entry of the first dimension, in
   // elements; null: given by the strides.
   Tensor tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides,
                 Tensor offsets = nullptr);
@@ -86,8 +88,8 @@ class Graph {
   Tensor sums(int64_t number, const Sizes& sizes, const Sizes& strides);
   Tensor scalar(int64_t number);  // float32, on the host
 
-  // c (..., M, N) = a (..., M, K) b (..., K, N). If a size differs between parts of the first
-  // dimension, an int32 tensor contains it; null: the tensors' own size.
+  // c (..., M, N) = a (..., M, K) b (..., K, N). A size that differs between entries of the first
+  // dimension is given by an int32 tensor; null: the tensors' own size.
   struct ActualSizes {
     Tensor m = nullptr, n = nullptr, k = nullptr;
   };
@@ -121,11 +123,12 @@ class Graph {
   std::set<int64_t> tensors_;
 };
 
-// Status of cudnnBackendFinalize for the configuration's plan.
+// Makes the configuration's plan; returns the status of cudnnBackendFinalize. Leaves plan.tensors
+// empty.
 cudnnStatus_t make_plan(const Descriptor& configuration, const Descriptor& device, Plan& plan);
 
-// addresses: one for each numbered tensor; scalars are on the host. Error if one is missing: the
-// engine might read anywhere.
+// addresses: one for each numbered tensor; those of scalars are host addresses. Throws Error if one
+// is missing (the engine might read anywhere), null, or not the graph's.
 void run(cudnnHandle_t handle, const Plan& plan, const std::map<int64_t, const void*>& addresses,
          void* workspace);
 

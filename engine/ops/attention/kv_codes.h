@@ -1,21 +1,20 @@
-// Storage of KV cache rows: the D numbers of one token's key, or value, of one head.
+// Formats of KV cache rows, including KV cache quantization. A row is the D elements of one token's
+// key or value in one head, stored as floats, or as 8-bit codes with a float32 scale per row:
 //
-// As floats, or as 8-bit codes with a scale (float32) per row:
-//
-//   largest = max |x|,  scale = largest / most,  code = nearest of x most / largest,
+//   largest = max |x|,  scale = largest / max_code,  code = nearest to x max_code / largest,
 //   x ~ scale * code
-//   int8       most 127     |error| <= largest / 254
-//   fp8_e4m3   most 448     |error| <= the larger of |x| / 16 and largest / 458752
-//   fp8_e5m2   most 57344   |error| <= the larger of |x| / 8 and largest / 7516192768
+//   int8       max_code 127     |error| <= largest / 254
+//   fp8_e4m3   max_code 448     |error| <= the larger of |x| / 16 and largest / 458752
+//   fp8_e5m2   max_code 57344   |error| <= the larger of |x| / 8 and largest / 7516192768
 // and 2^-22 |x| more for the arithmetic in float32. Each bound is half a step of the codes: of
-// integers for int8, of floats with 3 and 2 bits of mantissa for fp8. (Below the smallest normal
-// number their steps are 2^-9 and 2^-16 of a unit of the codes.) Zeros are exact. A row whose
-// largest is below 2^-100 becomes zeros; one with an infinity or a NaN is NaN in all its elements,
-// as any result that uses it would be. int8 has the smaller error if a row's numbers are of similar
-// magnitude, fp8 if few are much larger than the others.
+// integers for int8, of floats with 3 and 2 bits of mantissa for fp8. (Their subnormal codes are
+// 2^-9 and 2^-16 apart.) Zeros are exact. A row whose largest is below 2^-100 becomes zeros; one
+// with an infinity or a NaN is NaN in all its elements, as any result that uses it would be. int8
+// has the smaller error if a row's elements are of similar magnitude, fp8 if a few are much larger
+// than the others.
 //
-// One scale per row, while vLLM has one per tensor (by default 1): it needs no calibration, a row's
-// codes depend only on the row, and it costs 4 bytes in addition to D.
+// One scale per row, while vLLM has one per tensor (by default 1): needs no calibration, makes a
+// row's codes depend only on the row, and costs 4 bytes in addition to D.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -32,7 +31,7 @@ struct KvType {
 };
 
 std::string text(const KvType& type);  // "int8", "fp8_e4m3", "fp8_e5m2" or the dtype's name
-int64_t row_bytes(const KvType& type, int64_t width);  // scale included
+int64_t row_bytes(const KvType& type, int64_t width);  // of `width` elements, scale included
 
 // --- shared by the kernels of both devices ---
 
@@ -41,10 +40,10 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] constexpr float largest_code(KvCodes 
 }
 
 struct KvScale {
-  float stored, inverse;  // inverse 0: the codes are zero for any content of the row
+  float stored, inverse;  // code = x * inverse, rounded; inverse 0: all codes are 0, whatever x is
 };
-// largest: the row's largest magnitude, whose inverse stays finite; finite: whether all its numbers
-// are.
+// largest: the row's largest magnitude; finite: no element is infinite or NaN. Below kSmallest,
+// where the inverse could overflow, the row becomes zeros.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] constexpr KvScale kv_scale(KvCodes codes, float largest,
                                                                       bool finite) {
   constexpr float kSmallest = 0x1p-100f;

@@ -1,5 +1,5 @@
-// Attention of a few new tokens of each sequence over all its keys, which are in blocks of a pool
-// (PagedAttention, Kwon et al., SOSP 2023): the decoding step of serving.
+// Paged attention (Kwon et al., SOSP 2023): the new tokens of each sequence attend to all its keys,
+// which are in blocks of a pool. Used by the decode and chunked-prefill steps of serving.
 //
 //   out[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, h']) v[j, h'],   h' = h / (H / Hkv)
 // Sequence n has queries cu_q[n] .. cu_q[n+1], at most args.max_queries, which are the last of its
@@ -12,14 +12,16 @@
 //                                     block_table[n, j / P]
 //   cu_q (S + 1), context_lens (S)    int32; cu_q ascends from 0 to at most T, context_lens to
 //                                     at most M P and args.longest_context
-// One float dtype. Rows of out past cu_q[S], and those of queries without keys, become zero.
+// One float dtype. Rows of out past cu_q[S] become zero. The CPU checks the values of block_table,
+// cu_q and context_lens (Error), also that no sequence has more queries than tokens; a GPU does
+// not, and a query without keys gives zero.
 //
 // Pools for 32-bit or 16-bit operands may be 8-bit codes (uint8) with a scale per row, (B, Hkv, P)
 // float32 (engine/ops/attention/kv_codes.h); on the CPU also another 32-bit or 16-bit type than the
-// operands'. Numbers are rounded when they are stored. The CPU computes in float32 with the stored
-// numbers, and reads and widens a block of keys and values once for the 64 rows of queries and
-// heads that share it. A GPU's tensor cores multiply the queries by the codes, scale these sums by
-// the keys' scales in float32, and round values to the type of q.
+// operands'. Elements are rounded when they are stored. The CPU computes in float32 with the stored
+// numbers, and reads and widens a tile of keys and values once for up to 64 rows of queries and
+// heads that share it. A GPU's tensor cores multiply the queries by the codes, multiply these sums
+// by the keys' scales in float32, and round scaled values to the type of q.
 //
 // Reasons for the pool's layout: one head's keys of a block are a contiguous run of P D elements (4
 // KiB for P = 16 and D = 128 in 16 bits), which a thread block loads in whole 16-byte packs; a
@@ -36,23 +38,23 @@
 
 namespace trireme {
 
-// With a window, a sequence may be given without first tokens that no query sees; if their number
-// is a multiple of this, the result on the CPU has the same bits.
+// With a window, a caller may omit the leading tokens of a sequence that no query sees. If their
+// number is a multiple of this, the result on the CPU has the same bits.
 inline constexpr int64_t kPagedCut = 32;
 
 struct PagedAttentionArgs {
   double scale = 1.0;  // usually 1 / sqrt(D)
   int64_t window = 0;  // 0: unlimited
   int64_t max_queries = 1;
-  // No context is longer; 0: M P. A GPU launches as many thread blocks as this many keys need, so
-  // pass the sequences' current lengths, not their limits.
+  // Upper bound of context_lens; 0: M P. A GPU launches as many thread blocks as this many keys
+  // need, so pass the longest current length, not a limit.
   int64_t longest_context = 0;
   double soft_cap = 0.0;   // as in AttentionArgs
   ConstTensor sinks = {};  // (H), q's dtype: as in AttentionArgs; absent: none
 };
 
-// longest_context rounded up to one of few values; equal values launch the same blocks, so recorded
-// work is keyed by it. 0: any.
+// longest_context, positive, rounded up to one of few values, or 0 (no bound) if it is above them.
+// Equal values launch the same thread blocks, so recorded GPU work is keyed by it.
 int64_t paged_context_bound(int64_t longest_context);
 
 // Scales of pools of codes.
@@ -68,7 +70,7 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
 
 // Stores the rows of k and v (T, Hkv, D; unit stride in D): row t is stored in slot slots[t], which
 // is row slots[t] % P of block slots[t] / P. A row with a negative slot is dropped. slots (T)
-// int64; non-negative ones must be distinct.
+// int64, below B P; non-negative ones must be distinct.
 void paged_append(Ctx& ctx, const Tensor& k_pool, const Tensor& v_pool, const ConstTensor& k,
                   const ConstTensor& v, const ConstTensor& slots, const PagedScales& scales = {});
 

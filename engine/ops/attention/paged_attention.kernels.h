@@ -15,25 +15,26 @@ struct PagedAttention {
   HeadView<const T> q;
   HeadView<T> out;
   const T *k,
-      *v;  // (blocks, kv_heads, block_size, width); on the CPU, and for codes, in PagedPools
-           // instead
+      *v;  // (blocks, kv_heads, block_size, width); null for pools of another type than T. The
+           // CPU reads PagedPools instead.
   const int32_t *table, *cu_q, *lengths;
   const T* sinks;  // (heads); null: none
   int64_t sequences, tokens, heads, kv_heads, width, block_size, max_blocks, max_queries;
   C scale;
-  C cap;           // soft cap of the scores, in units of log 2; 0: none
+  C cap;           // soft cap of base-2 scores: soft_cap * log2(e); 0: none
   int64_t window;  // 0: unlimited
-  // GPU only: largest number of parts of any sequence's keys (PagedParts). If sequence n has
+  // GPU only: upper bound of the number of parts (PagedParts) of any sequence. If sequence n has
   // several parts, part p of query i stores two results for each head, at row p * queries + i of n:
-  // its mean of values in partial (sequences, kMaxPagedParts, heads, width), and the base-2
-  // logarithm of its sum of exponentials in partial_lse (sequences, kMaxPagedParts, heads).
+  // its softmax-weighted mean of values in partial (sequences, kMaxPagedParts, heads, width), and
+  // the base-2 logarithm of its sum of exponentials in partial_lse (sequences, kMaxPagedParts,
+  // heads).
   int64_t parts;
   C *partial, *partial_lse;
 };
 
-// Split of one sequence's keys into parts on a GPU, independent of other sequences. There are
-// enough parts that few sequences of one query fill the device. Many queries fill it themselves:
-// several parts are made only while parts * queries <= kMaxPagedParts.
+// Split of one sequence's keys over thread blocks of a GPU (flash-decoding), independent of other
+// sequences. There are enough parts that few sequences of one query fill the device. Many queries
+// fill it themselves: a sequence has several parts only if parts * queries <= kMaxPagedParts.
 inline constexpr int64_t kMaxPagedParts = 32, kMinPartKeys = 256, kPartTile = 64;
 struct PagedParts {
   int64_t count, keys;  // keys of a part
@@ -58,13 +59,14 @@ struct PagedPool {
 struct PagedPools {
   PagedPool k, v;
   KvType type;
-  // Scratch: paged_scratch() elements for each thread, and (sequences + 1) numbers of items.
+  // CPU scratch: paged_scratch() elements of the compute type per thread, and (sequences + 1)
+  // offsets of work items.
   void* scratch;
   int64_t* items;
 };
 
-// Queries of the heads that share a key/value head are computed `kPagedRows` at a time, against
-// `kPagedKeys` keys: the latter's keys in 32 bits stay in the first-level cache.
+// CPU tile: kPagedRows rows, the queries of all heads that share a key/value head, by kPagedKeys
+// keys. The keys, in 32 bits, stay in the first-level cache.
 inline constexpr int64_t kPagedRows = 64, kPagedKeys = 32;
 constexpr int64_t paged_scratch(int64_t padded_width) {
   return 2 * (kPagedRows + kPagedKeys) * padded_width + kPagedRows * (kPagedKeys + 2);
@@ -80,7 +82,8 @@ struct PagedRows {
 
 TRIREME_CPU_KERNEL(paged_attention,
                    (const PagedAttention<T>& a, const PagedPools& pools, int threads))
-// k and v in another type than the pools', whose pointers in `a` are not read. T: not double.
+// For pools of another type than that of k and v; a.k_pool and a.v_pool are not read. T: not
+// double.
 TRIREME_CPU_KERNEL(paged_append, (const PagedRows<T>& a, const PagedPools& pools, int threads))
 
 }  // namespace trireme::cpu
@@ -90,7 +93,7 @@ namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
 
-// Pools of T, or of codes (not for double), which are in `pools` with their scales.
+// Pools of T, or of codes (not for double); codes and their scales are in `pools`.
 template <class T>
 TRIREME_CUDA_DECL void paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
                                        const cpu::PagedPools& pools);
@@ -100,8 +103,9 @@ TRIREME_CUDA_DECL void paged_append(Context& gpu, const cpu::PagedRows<T>& a,
 template <class T>
 TRIREME_CUDA_DECL void paged_gather(Context& gpu, const cpu::PagedRows<T>& a);
 
-// The parts of paged_attention with tensor cores, before they are merged; T is bf16 or f16. False,
-// with nothing done, for heads of more than 128 elements, or rows that are not 16-byte aligned.
+// Computes the parts of paged_attention with tensor cores, before they are merged; T is bf16 or
+// f16. Returns false, with nothing done, for heads of more than 128 elements, or rows that are not
+// 16-byte aligned or not a multiple of 16 bytes.
 template <class T>
 bool mma_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
                          const cpu::PagedPools& pools);

@@ -3,8 +3,8 @@
 // The grid is (parts of a sequence's keys by slots of tiles, key/value heads). The rows of a tile
 // are the queries of all heads that share the key/value head, row = query * group + head in the
 // group, so that keys and values are loaded once for all of them. Slots are those of
-// attention_tile.cuda.h, for rows instead of queries: their number is proportional to the tokens of
-// the batch, however these are distributed over sequences.
+// attention_tile.cuda.h, for rows instead of queries: their number is that of the batch's rows in
+// tiles plus that of its sequences, however the tokens are distributed over sequences.
 #pragma once
 
 #include "engine/ops/attention/attention_tile.cuda.h"
@@ -14,12 +14,12 @@ namespace trireme::cuda {
 
 struct PagedTile {
   AttentionTile t;     // of the sequence; row0 and rows count rows as above
-  int64_t begin, end;  // keys that the tile's rows see in this part; begin is in whole tiles
+  int64_t begin, end;  // keys that the tile's rows see in this part; begin: a multiple of kKeys
   int64_t sequence, part, parts, kv_head, group;
-  const int32_t* blocks;  // of the sequence
+  const int32_t* blocks;  // the sequence's row of the block table
 
   __device__ int64_t query(int64_t row) const { return (t.row0 + row) / group; }
-  // Row of q, and head, of one of the tile's rows.
+  // Row of q and head of a tile row.
   __device__ int64_t token(int64_t row) const { return t.first_query + query(row); }
   __device__ int64_t head(int64_t row) const { return kv_head * group + (t.row0 + row) % group; }
 };
@@ -29,8 +29,8 @@ int64_t paged_slots(const cpu::PagedAttention<T>& a, int64_t rows) {
   return a.sequences == 0 ? 1 : a.tokens * (a.heads / a.kv_heads) / rows + a.sequences;
 }
 
-// Zeroes the rows of this block's heads that belong to no sequence; only for one block of the
-// grid's first axis.
+// Zeroes the rows of out that belong to no sequence, for the heads of this thread block. Called
+// only if blockIdx.x == 0.
 template <class T>
 __device__ void clear_paged_padding(const cpu::PagedAttention<T>& a) {
   const int64_t group = a.heads / a.kv_heads, first = a.cu_q[a.sequences];
@@ -41,7 +41,7 @@ __device__ void clear_paged_padding(const cpu::PagedAttention<T>& a) {
   }
 }
 
-// kRows: of a tile; kKeys: keys at a time.
+// Tile of this thread block; rows == 0: no work. kRows: rows of a tile; kKeys: keys per iteration.
 template <int kRows, int kKeys, class T>
 __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
   constexpr int64_t kUnlimited = int64_t{1} << 40;
@@ -78,8 +78,8 @@ __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
   return p;
 }
 
-// Softmax of one of the tile's rows before its first key. A sink is a key before all others, with a
-// value of 0: the first part has it. Its exponential is counted by the thread that has `counts`.
+// Initial softmax state of a tile row. A sink is a key before all others, with a value of 0, and
+// belongs to the first part. Only the row's thread with `counts` adds its exponential to `total`.
 template <class F, class T>
 __device__ void begin_softmax(F& maximum, F& total, const cpu::PagedAttention<T>& a,
                               const PagedTile& p, int64_t row, bool counts) {
@@ -97,7 +97,7 @@ __device__ int64_t pool_row(const cpu::PagedAttention<T>& a, const PagedTile& p,
   return (block * a.kv_heads + p.kv_head) * a.block_size + key % size;
 }
 
-// Row of partial_lse, and of partial.
+// Index of a tile row in partial_lse and partial.
 template <class T>
 __device__ int64_t partial_row(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t row) {
   return (p.sequence * cpu::kMaxPagedParts + p.part * p.t.queries + p.query(row)) * a.heads +

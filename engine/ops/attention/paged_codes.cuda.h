@@ -10,8 +10,8 @@
 
 namespace trireme::cuda {
 
-// Calls f.operator()<codes>(); nothing for kNone. All threads of a launch have the same `codes`, so
-// that the switch does not diverge.
+// Calls f.operator()<codes>(); no call for kNone. All threads of a launch have the same `codes`, so
+// the switch does not diverge.
 template <class F>
 __device__ void with_codes(KvCodes codes, F&& f) {
   switch (codes) {
@@ -36,8 +36,8 @@ __device__ float code_number(uint32_t byte) {
   }
 }
 
-// Two such values packed as in an MMA fragment register. Exact: T represents the value of every
-// code.
+// Two code_number() values packed as in an MMA fragment register. Exact: T (bf16 or f16) represents
+// the value of every code.
 template <class T>
 __device__ uint32_t exact_two(float low, float high) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -46,8 +46,8 @@ __device__ uint32_t exact_two(float low, float high) {
     return pack_two<T>(low, high);
 }
 
-// Code of x * inverse, bit-identical to that of the CPU kernels. The multiplication must not be
-// fused with the rounding to a code.
+// Code of x * inverse, bit-identical to that of the CPU kernels: hence the product must be rounded
+// before it is converted, not fused with the conversion.
 template <KvCodes kCodes>
 __device__ uint8_t code_of(float x, float inverse) {
   if constexpr (kCodes == KvCodes::kInt8) {

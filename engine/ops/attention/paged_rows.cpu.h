@@ -1,4 +1,4 @@
-// Rows of a pool of keys or values, converted to the type of the computation.
+// Loads of KV pool rows, widened to the compute type.
 #pragma once
 
 #include "engine/core/float8.h"
@@ -8,16 +8,16 @@
 
 namespace trireme::cpu::TRIREME_ISA {
 
-// Byte of a code, as a loadable element.
+// One 8-bit code, as an element type of load_pool().
 template <KvCodes kCodes>
 struct Code {
   static constexpr KvCodes kKind = kCodes;
   uint8_t bits;
 };
 
-// Values of codes, without their scale. Those of fp8_e5m2 are the upper halves of float16 numbers;
-// so are those of fp8_e4m3, after a shift and up to a factor of 2^8, as the exponents of the two
-// start at -7 and -15.
+// One vector of code values, unscaled. An fp8_e5m2 code is the upper byte of the same number in
+// float16. An fp8_e4m3 code, shifted into place, is a float16 of 2^-8 times its value: the exponent
+// biases are 7 and 15.
 TRIREME_INLINE Vec<float> load_pool(const Code<KvCodes::kInt8>* p) {
 #if defined(TRIREME_ISA_avx512)
   __m128i c;
@@ -65,7 +65,7 @@ TRIREME_INLINE Vec<compute_t<P>> load_pool(const P* p) {
   return load_wide(p);
 }
 
-// to[0, padded) = from[0, width), then zeros; whole vectors.
+// to[i] = from[i] for i < width, then zeros up to a multiple of kLanes<C>.
 template <class P, class C>
 TRIREME_INLINE void widen_row(C* to, const P* from, int64_t width) {
   constexpr int kN = kLanes<C>;

@@ -14,12 +14,12 @@
 
 namespace trireme {
 
-// (D / 2) base^(-2i/D); width: D, even.
+// Returns the paper's D / 2 frequencies, base^(-2i/D). width: D, even.
 std::vector<double> plain_rotary_frequencies(double base, int64_t width);
 
-// cos_sin (P, D) float32 (float64 when computing in float64): row p holds D/2 cosines, then D/2
-// sines, of position p, times factors[p % F] of the F given ones; angles are computed in float64.
-// frequencies (D / 2).
+// Fills cos_sin (P, D), host memory, float32 (float64 when computing in float64): row p holds D/2
+// cosines, then D/2 sines, of position p, times factors[p % F] of the F given ones; angles are
+// computed in float64. frequencies (D / 2).
 void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies,
                   std::span<const double> factors);
 inline void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies,
@@ -30,9 +30,9 @@ inline void rotary_table(const Tensor& cos_sin, std::span<const double> frequenc
 enum class RotaryPairs : uint8_t { kHalves, kInterleaved };
 
 // Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine); positions
-// (T) int32 in [0, P); on a GPU, whose memory the host does not read, an invalid one makes its row
-// NaN. inverse = true rotates back (with a factor in the table: multiplies by the transposed
-// matrix): the backward pass.
+// (T) int32 in [0, P): Error if one is not; on a GPU, whose memory the host does not read, it makes
+// its row NaN. inverse = true rotates back (with a factor in the table: multiplies by the
+// transposed matrix): the backward pass.
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
             bool inverse, RotaryPairs pairs = RotaryPairs::kHalves);
 

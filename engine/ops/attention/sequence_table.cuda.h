@@ -11,11 +11,11 @@ struct Context;
 
 // For sequences n < `sequences`, with rows cu[n] .. cu[n + 1] of every tensor:
 //   lengths[n] = cu[n + 1] - cu[n]      offsets[i][n] = cu[n] * strides[i]
-// Entries n with sequences <= n < room are empty sequences that start at the end of the rows.
-// offsets has room + 1 elements per tensor, one tensor after the other. All pointers are device
+// Entries from `sequences` on are empty sequences that start at cu[sequences]. lengths has `room`
+// elements; offsets has room + 1 per stride, one stride after the other. All pointers are device
 // pointers.
 struct SequenceTable {
-  static constexpr int kMaxStrides = 9;  // tensors of a backward pass
+  static constexpr int kMaxStrides = 9;  // enough for the tensors of a backward pass
   int32_t* lengths;
   int64_t* offsets;
   const int32_t* cu;
@@ -25,9 +25,9 @@ struct SequenceTable {
 };
 TRIREME_CUDA_DECL void write_sequence_table(Context& gpu, const SequenceTable& table);
 
-// Rows *first .. `rows`, which belong to no sequence. clear_rows() sets their `heads` parts of
-// `width` elements to 0, and their entries in `lse` (heads, rows), unless null, to -inf. T: float,
-// bf16 or f16.
+// Rows *first .. `rows`, which belong to no sequence. clear_rows() sets their (heads, width)
+// elements to 0, and their entries in `lse` (heads, rows), unless null, to -inf. T: float, bf16 or
+// f16.
 template <class T>
 struct RowsWithoutSequence {
   T* data;

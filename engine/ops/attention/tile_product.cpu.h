@@ -10,7 +10,7 @@
 
 namespace trireme::cpu::TRIREME_ISA {
 
-// Rows and vectors of C in registers: as many as leave room for a row of B and one of A.
+// Rows and vectors of C in registers: as many as leave room for a row of B and an element of A.
 #if defined(TRIREME_ISA_avx512)
 inline constexpr int kTileRows = 6, kTileVectors = 4;
 #elif defined(TRIREME_ISA_avx2)
@@ -58,7 +58,7 @@ TRIREME_INLINE void product_tile(T* c, int64_t ldc, const T* a, int64_t a_row, i
     for (int j = 0; j < kVectors; ++j) store(c + i * ldc + j * kN, sum[i][j]);
 }
 
-// All rows of one strip of kVectors vectors; the remaining rows by a smaller tile.
+// Computes all rows of one strip of kVectors vectors; the remaining rows by a smaller tile.
 template <class T, bool kAccumulate, int kVectors>
 void product_strip(const TileProduct<T>& t, int64_t column) {
   const auto rows = [&]<int kRows>(int64_t i) {

@@ -1,5 +1,5 @@
-// Elementwise kernels over independent items of a range: one 16-byte pack of elements is an item if
-// addresses allow it. For CUDA sources only.
+// Elementwise kernels over a range of independent items. An item is usually a 16-byte pack of
+// elements, if addresses allow it. For CUDA sources only.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@ __global__ void __launch_bounds__(kItemThreads) items_kernel(Work work, int64_t 
 
 template <class Work>
 void for_each_item(Context& gpu, const char* op, int64_t items, const Work& work) {
-  // Four times the resident blocks of a multiprocessor: evens out the last ones.
+  // Four times the thread blocks that are resident at once, so that the last ones finish together.
   constexpr int64_t kBlocksAMultiprocessor = 32;
   const int64_t blocks =
       std::min(blocks_for(items, kItemThreads), kBlocksAMultiprocessor * gpu.info.multiprocessors);
   launch(gpu, op, items_kernel<Work>, {.blocks = {blocks}, .threads = kItemThreads}, work, items);
 }
 
-// a / b for a, b >= 0: a 64-bit division takes as long as moving the item.
+// a / b for a, b >= 0, in 32 bits if they fit: a 64-bit division takes as long as moving the item.
 __device__ inline int64_t quotient(int64_t a, int64_t b) {
   if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
   return a / b;

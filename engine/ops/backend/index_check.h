@@ -6,7 +6,7 @@
 namespace trireme {
 
 // Throws Error naming the position and the value of the first element of `indices` (int32,
-// contiguous) outside [0, limit); `ignored`, if given, is allowed.
+// contiguous, host memory) outside [0, limit); the value `ignored`, if given, is allowed.
 void check_indices(const char* op, const char* operand, const ConstTensor& indices, int64_t limit);
 void check_indices(const char* op, const char* operand, const ConstTensor& indices, int64_t limit,
                    int32_t ignored);

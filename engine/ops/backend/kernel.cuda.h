@@ -9,12 +9,12 @@ namespace trireme::cuda {
 
 inline constexpr int kWarp = 32;
 
-// N elements of T that one thread moves with one instruction if their address allows it.
+// N elements of T that one thread loads or stores with one instruction if their address allows it.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T v[N];
 };
-// Elements in 16 bytes, the widest load.
+// Elements of T in 16 bytes, the widest load.
 template <class T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
@@ -29,8 +29,8 @@ void with_pack(int64_t columns, Call&& call, const P*... pointers) {
     call.template operator()<1>();
 }
 
-// Blocks for a kernel whose threads stride through n elements: enough to fill the device, each with
-// enough work to be worth its start.
+// Number of thread blocks for a kernel whose threads stride through n elements: one per `per_block`
+// elements, but not more than fill the device.
 inline int64_t grid_blocks(const Context& gpu, int64_t n, int64_t per_block) {
   constexpr int64_t kBlocksAMultiprocessor = 8;
   const int64_t most = kBlocksAMultiprocessor * gpu.info.multiprocessors;
@@ -40,7 +40,7 @@ inline int64_t grid_blocks(const Context& gpu, int64_t n, int64_t per_block) {
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % kWarp; }
 
-// Prefetches p's line into the L2 cache, to be read later.
+// Prefetches the cache line of p into L2.
 __device__ inline void prefetch_l2([[maybe_unused]] const void* p) {
 #ifdef __CUDA_ARCH__
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
@@ -52,8 +52,8 @@ __device__ compute_t<T> to_compute(T x) {
   return static_cast<compute_t<T>>(x);
 }
 
-// Sum and maximum over each kLanes neighbouring lanes, in all of them, in the order of a butterfly.
-// All lanes of the warp take part.
+// Sum and maximum over each kLanes neighbouring lanes, in all of them, in butterfly order. All
+// lanes of the warp must call it.
 template <int kLanes = kWarp, class F>
 __device__ F warp_sum(F x) {
 #pragma unroll
@@ -72,7 +72,8 @@ __device__ F warp_max(F x) {
 }
 
 // Sum over the thread block, in every thread; `shared` has room for 32 values and may be reused
-// after the next __syncthreads. All threads take part. The order is fixed by the block's size.
+// after the next __syncthreads. All threads must call it. The order of the sum depends only on the
+// block's size.
 template <class F>
 __device__ F block_sum(F x, F* shared) {
   const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -1,5 +1,5 @@
-// Replacement of simd.cpu.h's load() for kernels that are bound by loads of bfloat16: GCC 12
-// compiles that one to four shuffles with AVX2.
+// Replacement of simd.cpu.h's load() for kernels that are bound by loads of bfloat16: with AVX2,
+// GCC 12 compiles load() to four shuffles.
 #pragma once
 
 #include "engine/ops/backend/simd.cpu.h"

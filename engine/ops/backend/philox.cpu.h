@@ -78,8 +78,8 @@ inline constexpr int kPhiloxBatch = 4 * kPhiloxBatchBlocks;  // words of one cal
   }
 }
 
-// words[i] = word number first + i of the key, for i < count. `words` has room for count + 2 *
-// kPhiloxBatch; returns the address in it of word `first`.
+// Writes words of the key's stream to `words`, which has room for count + 2 * kPhiloxBatch, and
+// returns p in it such that p[i] = word number first + i, for i < count.
 [[gnu::always_inline]] inline const uint32_t* philox_words(const RandomKey& key, uint64_t first,
                                                            int64_t count, uint32_t* words) {
   const uint64_t skipped = first % 4;

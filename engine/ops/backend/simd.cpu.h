@@ -5,7 +5,7 @@
 //   splat, sum, transpose
 //   fast_exp, fast_exp2_small, fast_sigmoid, fast_tanh, capped
 //                             templates for a scalar or a vector, without branches, so that a plain
-//                             loop over them vectorises too
+//                             loop over them vectorizes too
 //
 // Infinities and NaN keep their meaning unless noted. All helpers are always inlined: the linker
 // cannot use a copy compiled for one instruction set in another.
@@ -231,9 +231,9 @@ TRIREME_INLINE V power_of_two(typename Traits<V>::Int k) {
 template <class S>
 inline constexpr S kRoundingShift = std::is_same_v<S, double> ? S(0x1.8p52) : S(0x1.8p23);
 
-// v unchanged, but opaque to the compiler: a compiler that may fuse a product and a sum does so
-// only where the machine can, and results that must be equal on all machines (8-bit codes, stored
-// and compared in every bit) would depend on it.
+// v unchanged, but opaque to the compiler, which therefore cannot fuse the product v with a sum.
+// Fusing depends on the machine, and some results must be equal on all machines (8-bit codes,
+// stored and compared in every bit).
 template <class V>
 TRIREME_INLINE V rounded(V v) {
 #if defined(__x86_64__)
@@ -253,7 +253,8 @@ TRIREME_INLINE V polynomial(V x, const S (&c)[N]) {
   return p;
 }
 
-// e^r for |r| <= ln(2) / 2. float: minimax, relative error 2e-9. double: Taylor, 4e-18.
+// e^r for |r| <= ln(2) / 2. float: minimax, relative error of the polynomial 2e-8. double: Taylor,
+// 4e-18.
 template <class V>
 TRIREME_INLINE V exp_reduced(V r) {
   if constexpr (std::is_same_v<typename Traits<V>::Scalar, double>) {
@@ -284,8 +285,8 @@ TRIREME_INLINE V exp_reduced(V r) {
   }
 }
 
-// e^x within 2 ulp for every x: 0 at -infinity and below, infinity above, NaN at NaN; subnormal
-// results are rounded correctly once more.
+// e^x within 2 ulp for every x: 0 if it underflows, infinity if it overflows, NaN for NaN;
+// subnormal results are rounded once more.
 template <class V>
 TRIREME_INLINE V fast_exp(V x) {
   using S = typename Traits<V>::Scalar;
@@ -308,7 +309,7 @@ TRIREME_INLINE V fast_exp(V x) {
 }
 
 // 2^x for x <= 127: half the work of fast_exp, for a softmax whose maximum was subtracted.
-// Results under the smallest normal number are 0; -infinity gives 0, NaN gives NaN.
+// Results below 2^-126.5 (float) or 2^-1022.5 (double) are 0; -infinity gives 0, NaN gives NaN.
 template <class V>
 TRIREME_INLINE V fast_exp2_small(V x) {
   using S = typename Traits<V>::Scalar;
@@ -322,7 +323,7 @@ TRIREME_INLINE V fast_exp2_small(V x) {
   if constexpr (std::is_same_v<S, double>) {
     return exp_reduced(r * S(0.693147180559945309417)) * power_of_two<V>(k);
   } else {
-    // 2^r for |r| <= 1/2, minimax, relative error 2e-9
+    // 2^r for |r| <= 1/2, minimax, relative error 2e-8
     constexpr float kC[] = {1.535335177e-04f,
                             1.339887385e-03f,
                             9.618436918e-03f,

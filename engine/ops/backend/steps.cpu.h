@@ -1,8 +1,8 @@
-// Columns of a matrix in steps of two registers of float32.
+// Loads of matrix rows in steps: kStep columns in two registers of float32.
 //
-// For bfloat16 the first register has the even and the second the odd columns, which take one
-// instruction each: half of what widening neighbours takes. Sums are unaffected, if both operands
-// are read the same way.
+// For bfloat16 the first register has the even and the second the odd columns, each widened by one
+// instruction: half of what widening neighbours costs. Products summed over the columns are correct
+// if both operands are loaded this way.
 #pragma once
 
 #include "engine/ops/backend/simd.cpu.h"
@@ -15,8 +15,8 @@ struct Step {
   Vec<float> first, second;
 };
 
-// Loads the step at p, reading it once. For products bound by loads; a tile has no registers for
-// both halves.
+// Loads the step at p, reading memory once. For products bound by loads; register tiles, which have
+// no room for both halves, use load_half_step().
 template <class T>
 TRIREME_INLINE Step load_step(const T* p) {
   if constexpr (std::is_same_v<T, bf16>) {
@@ -44,7 +44,7 @@ TRIREME_INLINE Vec<float> load_half_step(const T* p) {
   }
 }
 
-// The first n columns of a step at p, then zeros.
+// Copies the first n columns at p to `step` and sets the others to 0.
 template <class T>
 TRIREME_INLINE void pad_step(T (&step)[kStep], const T* p, int64_t n) {
   for (int64_t i = 0; i < kStep; ++i) step[i] = i < n ? p[i] : T{};

@@ -27,8 +27,8 @@ inline constexpr int64_t kAheadColumns = 256;         // prefetched of each row 
 
 constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Tile (block, step) of packed x has rows 16 block .. and columns 32 step .. of x; numbers beyond x
-// are zero.
+// Packs tile (block, step) of x: 16 rows from 16 block on, 32 columns from 32 step on; elements
+// beyond x are zero.
 void pack_tile(const Gemv<bf16>& a, int64_t block, int64_t step, bf16* to) {
   const int64_t rows = min_of(kTileRows, a.m - block * kTileRows);
   const int64_t columns = min_of(kTileColumns, a.k - step * kTileColumns);
@@ -39,7 +39,8 @@ void pack_tile(const Gemv<bf16>& a, int64_t block, int64_t step, bf16* to) {
   }
 }
 
-// Remaining columns after the last whole step of `count` rows of w, padded with zeros.
+// Columns of `count` rows of w from `column`, the end of the last whole step, on; padded with
+// zeros.
 struct LastStep {
   bf16 rows[kPanelRows][kTileColumns] = {};
   LastStep(const Gemv<bf16>& a, int64_t first, int64_t count, int64_t column) {
@@ -63,8 +64,8 @@ void add_step(Tiles& tiles, const bf16* w, int64_t w_stride, const bf16* x, int6
   if constexpr (kGroups == 2 && kBlocks == 2) tiles.template dot<3, 5, 7>();
 }
 
-// sums[i][j]: row i of a block of x by row j of the panel that starts at row `first` of w and has
-// `count` rows, of which 16 or 32 are whole tiles.
+// sums[i][j] = row i of 16 kBlocks rows of x, from packed tile row `block` on, by row j of 16
+// kGroups rows of w, from row `first` on. fetch: prefetch w.
 template <class Tiles, int kGroups, int kBlocks>
 void multiply_block(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t block, bool fetch,
                     float (&sums)[kPanelRows][kPanelRows]) {
@@ -101,8 +102,8 @@ void multiply_block(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t bl
   if constexpr (kGroups == 2 && kBlocks == 2) tiles.template store<3>(tile, kTileBytes), put(1, 1);
 }
 
-// Writes y for rows `row` .. `row` + rows of x and `count` rows of w from `column` on; skip:
-// columns of the sums before those.
+// Writes y for rows `row` .. `row` + rows of x and `count` rows of w from `column` on; skip: number
+// of leading columns of the sums that belong to earlier rows of w.
 template <class Out>
 void finish_block(const Gemv<bf16>& a, int64_t row, int64_t rows, int64_t column, int64_t count,
                   int64_t skip, const float (&sums)[kPanelRows][kPanelRows]) {
@@ -158,7 +159,7 @@ void multiply_by_tiles(const Gemv<bf16>& a, int threads) {
       pack_tile(a, i / steps, i % steps, x + i * kTileRows * kTileColumns);
   });
   const int64_t panels = (a.n + kPanelRows - 1) / kPanelRows;
-  constexpr int64_t kPieceBytes = 1 << 17;  // of weight: much against configuring tiles
+  constexpr int64_t kPieceBytes = 1 << 17;  // of weight: amortizes the tile configuration
   const int64_t piece = kPieceBytes / (kPanelRows * a.k * static_cast<int64_t>(sizeof(bf16))) + 1;
   parallel_pieces(threads, panels, piece, [&a](int64_t begin, int64_t end) {
     Tiles tiles;

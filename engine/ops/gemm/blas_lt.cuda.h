@@ -3,15 +3,14 @@
 // The library is column-major: it computes C^T = op(B)^T op(A)^T, whose operands are the stored
 // matrices unchanged.
 //
-// Reproducible: each shape has one algorithm, the heuristic's best. A long sum may be split in one
-// way only, which adds float32 partial sums in a fixed order (others add in the output's type or in
+// Reproducible: each shape has one algorithm, the heuristic's best. Split-K is allowed in one form
+// only, which adds float32 partial sums in a fixed order (others add in the output's type or in
 // place). With Context::autotune the best few algorithms are timed once per shape instead. Two runs
 // may then differ, unless the second uses the algorithms kept by the first.
 //
 // Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of
-// the largest in a range of row numbers, which is queried once and never timed; only the
-// description is created each time. The result does not depend on which product of a range comes
-// first.
+// the largest in a range of row counts, which is queried once and never timed; only the description
+// is created each time. The result does not depend on which product of a range comes first.
 #pragma once
 
 #include <cublasLt.h>
@@ -50,14 +49,14 @@ class BlasLt final : public LibraryHandle {
   ~BlasLt() override;
   void multiply(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
   int64_t plans_made() const;
-  std::optional<GemmAlgorithms>& kept() const;  // gemm.h
+  std::optional<GemmAlgorithms>& kept() const;  // keep_algorithms(); empty: none are kept
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Every row of C is the bias, or zeros without one.
+// Sets every row of C to the bias, or to zeros without one.
 void write_bias(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
 
 }  // namespace trireme::cuda

@@ -13,13 +13,13 @@ struct DevicePeak {
   double nominal_tflops = 0;  // 0: unknown
 };
 
-// Median of several products of side x side matrices, and of several copies of 16 such matrices of
-// 16-bit elements: 2 GiB at the usual side. Allocates and frees the memory; ctx must compute on a
-// GPU.
+// Measures the median of several products of side x side matrices, and of several copies of 16 such
+// matrices of 16-bit elements: 2 GiB at kPeakSide. Allocates and frees the memory. Error if ctx is
+// not on a GPU.
 inline constexpr int64_t kPeakSide = 8192;
 DevicePeak measure_device_peak(Ctx& ctx, DType dtype, int64_t side = kPeakSide);
 
-// Device seconds of `calls` calls, between two events of the main stream.
+// Device time, in seconds, of `calls` calls, between two events of the main stream.
 double device_seconds(Ctx& ctx, int64_t calls, const std::function<void()>& call);
 
 // Fills a float tensor on any device with pseudo-random numbers from [-0.5, 0.5): the speed of a

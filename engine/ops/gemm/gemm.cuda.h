@@ -5,11 +5,11 @@
 //   16-bit operands   float32 sums
 //   float32           without TF32
 //   float64           in float64
-//   8-bit codes       float32 sums, from compute capability 8.9 on; A as stored, B transposed,
+//   fp8 codes         float32 sums, from compute capability 8.9 on; A as stored, B transposed,
 //                     everything aligned to 16 bytes. With scales of groups, InputError if cuBLASLt
 //                     is older than 12.9
-// A large product of 16-bit operands is split if its columns or terms are not a multiple of 8, into
-// up to four products. If terms are split, two products are added in C, which is rounded once more.
+// A product of 16-bit operands whose N or K exceeds 1024 and is not a multiple of 8 is split, into
+// up to four products. If K is split, two products are added in C, which is rounded once more.
 #pragma once
 
 #include "engine/device/context.h"
@@ -21,11 +21,11 @@ namespace trireme::cuda {
 // m, n and k are positive.
 TRIREME_CUDA_DECL void gemm(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
 
-// Result of an empty sum (k = 0): every row of C is the bias, or zeros without one.
+// Computes an empty sum (k = 0): sets every row of C to the bias, or to zeros without one.
 TRIREME_CUDA_DECL void gemm_without_terms(Context& gpu, const GemmProblem& problem,
                                           const GemmPointers& p);
 
-// Products prepared so far: one per shape passed to cuBLASLt, not one per call.
+// Number of cuBLASLt plans made so far: one per shape, not one per call.
 TRIREME_CUDA_DECL int64_t blas_plans(const Context& gpu);
 
 }  // namespace trireme::cuda

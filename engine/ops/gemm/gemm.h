@@ -1,6 +1,7 @@
 // Matrix products. On the CPU our kernels compute float64 and few rows, and oneDNN the others in
-// float32, or in bfloat16 if the processor makes that faster (gemm_choice.h); on a GPU cuBLASLt,
-// with float32 sums and without TF32.
+// float32, or in bfloat16 if the processor makes that faster (gemm_choice.h). On a GPU cuBLASLt
+// computes them, and our own kernel up to 8 rows of 16-bit floats (gemm.cuda.h); sums are float32
+// (float64 for float64), without TF32.
 //
 //   gemm:  C = alpha * op(A) op(B) + beta * C [+ bias]
 //   op(A) is (M, K), op(B) is (K, N), C is (M, N), bias is (N) of C's dtype.
@@ -8,9 +9,9 @@
 // one dtype; C has the same dtype, or float32 for a 16-bit one. Accumulation is in float32 (float64
 // for float64). C must not overlap A or B. beta is 0 (C is overwritten, its old content is not
 // read) or 1. With K = 0 the product is zero. Scratch comes from the context, its size depends on
-// shapes only. Equal calls give equal bits; with AVX-512 for any number of threads (without it the
-// library splits long sums among threads). With GemmEngine::batch_invariant and a weight (N, K) a
-// row of C has the same bits for any other rows.
+// shapes only. Equal calls give equal bits (on a GPU unless Context::autotune); with AVX-512 for
+// any number of threads (without it the library splits long sums among threads). With
+// GemmEngine::batch_invariant and a weight (N, K) a row of C has the same bits for any other rows.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -23,16 +24,17 @@ struct GemmArgs {
   float alpha = 1.0f;
   bool accumulate = false;  // beta = 1
   ConstTensor bias = {};    // optional, not together with accumulate
-  // The number of rows (of op(A); with a transposed A its columns, which are summed over) comes
-  // from the data and differs each time: a GPU's library prepares such products for ranges of it.
+  // M (K if A is transposed) comes from the data and differs in each call, such as the number of
+  // tokens of an expert: cuBLASLt plans are prepared for ranges of it (blas_lt.cuda.h).
   bool varying_rows = false;
 };
 
 void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const ConstTensor& b,
           Transpose tb, const GemmArgs& args = {});
 
-// Constant weight (N, K) in the library's preferred layout, for repeated products with few rows; on
-// a GPU, a copy. Owns its memory; the source may be freed.
+// Constant weight (N, K) in the library's preferred layout, for repeated products with few rows:
+// float32 for a type that the library does not multiply; a plain copy for float64 and on a GPU.
+// Owns its memory; the source may be freed.
 class PackedWeight {
  public:
   PackedWeight();
@@ -69,8 +71,8 @@ class GemmEngine {
   struct Impl;
   std::unique_ptr<Impl> impl;
   // Products give a row the same bits for any number and content of the other rows, as all other
-  // ops always do. CPU only, weights (N, K) as stored; other products are refused. Cost:
-  // docs/guide/serving.md.
+  // ops always do. CPU only, weights (N, K) as stored, or any float64 product; Error for others.
+  // Cost: docs/guide/serving.md.
   bool batch_invariant = false;
 };
 

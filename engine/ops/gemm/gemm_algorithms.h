@@ -1,5 +1,5 @@
-// Algorithms of a GPU's matrix products, selected once by timing and kept for later runs, which
-// then use the same algorithms and produce the same bits.
+// GPU matrix-product algorithms, selected once by timing (autotuning) and kept in a file for later
+// runs, which then use the same algorithms and produce the same bits.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ struct GemmAlgorithms {
   std::map<Product, Choice> chosen = {};
 };
 
-// One line per product, after three that identify the file, the device and the library.
+// Text of the file: one line per product, after three that identify the file, the device and the
+// library.
 std::string gemm_algorithms_text(const GemmAlgorithms& algorithms);
 // Throws InputError with `path` and the line if the text is not such a file.
 GemmAlgorithms read_gemm_algorithms(const std::string& text, const std::string& path);
@@ -35,10 +36,10 @@ namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
 
-// Empty GemmAlgorithms of this device and library.
+// Returns empty GemmAlgorithms with the names of this device and library.
 TRIREME_CUDA_DECL GemmAlgorithms algorithms_of(const Context& gpu);
-// From here on products use the algorithms of `algorithms`, and missing ones are added to it. It
-// must be of this device and library.
+// Makes later products use the kept algorithms; algorithms of other products are added to them.
+// `algorithms` must be of this device and library (not checked). Not for GemmArgs::varying_rows.
 TRIREME_CUDA_DECL void keep_algorithms(Context& gpu, GemmAlgorithms algorithms);
 // Algorithms kept so far; null: none are kept.
 TRIREME_CUDA_DECL const GemmAlgorithms* kept_algorithms(const Context& gpu);

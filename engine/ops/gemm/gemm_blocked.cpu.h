@@ -1,8 +1,8 @@
 // C = alpha A B [+ C] [+ bias] for element types the library does not multiply, in cache blocks
 // (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
 //
-// A and B are read through a row and a column stride, so transposes are free. Every element of C is
-// summed over k in a fixed order, for any number of threads.
+// A and B are read through a row and a column stride, so transposes need no copy. Every element of
+// C is summed over k in a fixed order, for any number of threads.
 #pragma once
 
 #include <cstdint>

@@ -11,17 +11,17 @@ namespace trireme {
 
 class GemmEngine;
 
-// kStreamed: one row that stays in cache (gemv.cpu.h). kFewRows: our tiles (gemm_rows.cpu.h). kAmx:
-// the processor's tiles (gemm_amx.cpu.h). kLibrary: oneDNN. kWidened: float32 copies of 16-bit
-// operands (gemm_widened.h), then the choice for float32.
+// kStreamed: one row that stays in cache (gemv.cpu.h). kFewRows: register tiles (gemm_rows.cpu.h or
+// gemm_dot.cpu.h). kAmx: AMX tiles (gemm_amx.cpu.h). kLibrary: oneDNN. kWidened: float32 copies of
+// 16-bit operands (gemm_widened.h), then the choice for float32.
 enum class GemmPath { kStreamed, kFewRows, kAmx, kLibrary, kWidened };
 
 // Properties of the processor that select a product's path.
 struct GemmProcessor {
   Isa isa = Isa::kPortable;  // the active set
-  // The library's native products beat float32 ones: by AMX, or by fast dot products. If a dot
-  // product takes as long as four multiply-adds (Sapphire Rapids), float32 copies are multiplied
-  // twice as fast.
+  // The library has bfloat16 products that are faster than float32 ones: by AMX, or by fast dot
+  // products. If a dot product takes as long as four multiply-adds (Sapphire Rapids), products of
+  // float32 copies are twice as fast.
   bool has_library_bf16 = false;
   bool has_fast_bf16_dots = false;  // cpu.h
   bool has_amx_bf16 = false;        // amx.h
@@ -34,7 +34,7 @@ GemmProcessor gemm_processor(const GemmEngine& engine);
 // products are faster.
 bool library_multiplies(const GemmProcessor& processor, DType dtype);
 
-// Whether kFewRows multiplies bfloat16 by gemm_dot.cpu.h.
+// True if kFewRows multiplies bfloat16 by gemm_dot.cpu.h.
 bool uses_bf16_dots(const GemmProcessor& processor);
 
 // Path of a float32, bfloat16 or float16 product that need not be batch-invariant. Pure.

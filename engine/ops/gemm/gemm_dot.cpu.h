@@ -1,8 +1,8 @@
 // gemm_rows.cpu.h for bfloat16 with the processor's dot products (AVX-512 BF16): half the
-// operations, and no widening. Lane l of a register takes columns 2 l and 2 l + 1 of every 32.
+// operations, and no widening. Lane l of a register adds columns 2 l and 2 l + 1 of every 32.
 // Numbers below the smallest normal one count as zero.
 //
-// Worthwhile if a dot product takes as long as a multiply-add (cpu.h, has_fast_bf16_dots()).
+// Faster only if a dot product takes as long as a multiply-add (cpu.h, has_fast_bf16_dots()).
 #pragma once
 
 #include "engine/ops/gemm/gemv.cpu.h"

@@ -6,15 +6,15 @@
 
 namespace trireme {
 
-// True if the library has bfloat16 products, and this processor the instructions for them, under
-// the limit set when the first engine was created. Whether a product uses them: gemm_choice.h.
+// True if the library has bfloat16 products, and this processor the instructions for them, within
+// limit_instruction_set(). gemm_choice.h decides which products use them.
 bool library_has_bf16(const GemmEngine& engine);
 
-// Whether its bfloat16 products use AMX.
+// True if the library's bfloat16 products use AMX.
 bool library_has_amx(const GemmEngine& engine);
 
-// float32 or bfloat16 operands. Allocates its scratch from ctx; in a planning run it does only
-// that.
+// Multiplies float32 or bfloat16 operands. Allocates its scratch from ctx; in a planning run does
+// nothing else.
 void library_gemm(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p);
 
 // The same for a weight (N, K) in the library's layout; problem.in is packed_dtype(w).
@@ -23,7 +23,7 @@ DType packed_dtype(const PackedWeight& w);
 void library_gemm_packed(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p,
                          const PackedWeight& w);
 
-// A contiguous copy, for types that the library does not multiply, and on a GPU.
+// A contiguous copy, for float64 and on a GPU; linear_forward_packed() then calls gemm().
 PackedWeight keep_plain(const Ctx& ctx, const ConstTensor& w);
 bool is_plain(const PackedWeight& w);
 ConstTensor plain_weight(const PackedWeight& w);

@@ -14,8 +14,8 @@ struct GemmProblem {
   int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false;
   DType in = DType::kF32, out = DType::kF32;
-  // Formats of uint8 operands, which are codes (engine/ops/quantized/float8_gemm.h); only a GPU's
-  // library multiplies them.
+  // Formats of uint8 operands, which are fp8 codes (engine/ops/quantized/float8_gemm.h); only a
+  // GPU's library multiplies them.
   Float8Format a_format = {}, b_format = {};
   Float8Scaling a_scaling = {}, b_scaling = {};
   bool accumulate = false;
@@ -29,7 +29,7 @@ struct GemmPointers {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* bias = nullptr;
-  const float *a_inverse = nullptr, *b_inverse = nullptr;  // factors of codes
+  const float *a_inverse = nullptr, *b_inverse = nullptr;  // fp8: value = code * inverse
 };
 
 }  // namespace trireme

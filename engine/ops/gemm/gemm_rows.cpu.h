@@ -4,9 +4,9 @@
 // Tiles of rows of x and of the weight keep their sums in registers (gemm_tile.cpu.h); the weight
 // is read from memory once.
 //
-// y[i][j] is one sum in a fixed order: with V float32 in a register, lane l takes columns l and l +
+// y[i][j] is one sum in a fixed order: with V float32 in a register, lane l adds columns l and l +
 // V of every 2 V in turn (for bfloat16, widened in pairs, columns 2 l and 2 l + 1), and the lanes
-// are added up as a tree. None of this depends on the other rows, on the number of threads, or on
+// are added as a tree. None of this depends on the other rows, on the number of threads, or on
 // the tile of the element. A library's kernels do depend on the number of rows: the shape
 // determines the kernel and how it splits k.
 #pragma once

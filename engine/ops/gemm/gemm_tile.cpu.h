@@ -61,8 +61,8 @@ TRIREME_INLINE void with_shape(int64_t rows, F&& f) {
 #endif
 inline constexpr int kMaxPanel = 32;
 
-// Few rows are not split into pieces: they are loaded once per group, possibly from the second
-// level, and the weight's prefetcher gets long streams.
+// Few rows of x are not split into pieces: they are loaded once per group, possibly from the
+// second-level cache, and the hardware prefetcher sees long streams of the weight.
 constexpr int64_t piece_columns(int64_t rows) {
   return rows <= 3 ? int64_t{1} << 40 : kPieceColumns;
 }
@@ -76,8 +76,8 @@ TRIREME_INLINE int64_t block_rows(int64_t m) {
   return (m + blocks - 1) / blocks;
 }
 
-// Packs row i of x. The rows of a block are stored step by step, one step of each row after the
-// other; columns after the last are 0.
+// Packs row i of x. A block is stored step by step: one step of each of its rows, then the next
+// step. Columns after the last are 0.
 template <class Products, class T>
 void pack_row(const Gemv<T>& a, int64_t i) {
   const int64_t of_block = block_rows(a.m), first = i / of_block * of_block;
@@ -149,7 +149,7 @@ void add_tile(Floats* sums, const typename Products::Weight* w, int64_t w_stride
     for (int r = 0; r < N; ++r) sums[i * N + r] = here[i][r];
 }
 
-// All rows of a block by the rows of a group, or by N of them.
+// All rows of a block by N rows of the weight: a group, or one row.
 template <class Products, int kTile, int N>
 TRIREME_INLINE void add_group(Floats* sums, int64_t rows, const typename Products::Weight* w,
                               int64_t w_stride, const typename Products::Row* x, int64_t columns,
@@ -174,7 +174,7 @@ void add_row(Floats* sums, int64_t rows, const typename Products::Weight* w,
   for (int64_t i = 0; i < rows; ++i) sums[i * Shape::kGroup] = one[i];
 }
 
-// The sum of each vector's lanes, with the order of sum().
+// Lane i of the result is the sum of the lanes of rows[i], in the order of sum().
 template <class V, int kHalf = kLanes<typename Traits<V>::Scalar> / 2>
 TRIREME_INLINE V sum_each(V (&rows)[kLanes<typename Traits<V>::Scalar>]) {
 #pragma GCC unroll 8
@@ -215,8 +215,8 @@ void panel(const auto& a, int64_t row, int64_t rows, int64_t j, int64_t n) {
   const int64_t piece = piece_columns(rows), whole = a.k / kStep * kStep, groups = n / kGroup;
   const auto* const x =
       reinterpret_cast<const typename Products::Row*>(a.x32) + row * packed_columns(a.k);
-  // Group g of the piece at c, continuing into the next piece and the next panel, which is usually
-  // this thread's.
+  // Weight to prefetch: group g of the piece at c, continuing into the next piece and the next
+  // panel, which is usually this thread's.
   const auto ahead_of = [&](int64_t g, int64_t c) -> const Weight* {
     if (row != 0) return nullptr;  // later rows of x find it in cache
     if (g < groups) return a.w + (j + g * kGroup) * a.w_stride + c;

@@ -1,9 +1,9 @@
 // Products of 16-bit operands via float32 copies, for types that the library does not multiply, or
 // multiplies slower than float32.
 //
-// The copies are made in pieces of about 8 MiB and at least 64 rows or columns, to need little
-// memory. If the summed dimension is the largest, both operands are split along it, with float32
-// sums in C. Otherwise the larger operand and C are split, and the smaller operand is copied whole.
+// The copies are made in pieces of about 8 MiB and at least 64 rows or columns, to limit scratch.
+// If K is the largest dimension, both operands are split along it, with sums in a float32 C.
+// Otherwise the larger operand and C are split, and the smaller operand is copied whole.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace trireme {
 
-// Elements from one row to the next. A single row may have any stride; products require one that is
-// valid for a matrix.
+// Elements from one row to the next; for a single row, whose own stride is arbitrary, its length:
+// products require a stride that is valid for a matrix.
 int64_t row_stride(const ConstTensor& t);
 
-// float32 copy of a 16-bit matrix in scratch; empty in a planning run.
+// float32 copy of a 16-bit matrix in scratch; not filled in a planning run.
 Activation widened(Ctx& ctx, const char* name, const ConstTensor& t);
 
 // Calls product(C, bias) with float32 C and bias, then narrows C into c: for an output type that a
@@ -25,7 +25,7 @@ Activation widened(Ctx& ctx, const char* name, const ConstTensor& t);
 void through_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& bias,
                      const std::function<void(const Tensor& c, const ConstTensor& bias)>& product);
 
-// A float32 product of the given parts.
+// Computes a float32 product of the given operands, which `g` describes.
 using Float32Product =
     std::function<void(const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                        const ConstTensor& b, const ConstTensor& bias)>;

@@ -6,9 +6,9 @@
 // rereading it takes longer than reading the weight: gemm_rows.cpu.h loads it once for several rows
 // of the weight.)
 //
-// Steps (steps.cpu.h) i, i + 4, i + 8, ... have two sums, one for each half; those after the last 4
-// steps join the first two. The eight sums are added in pairs, and the lanes as a tree, independent
-// of the thread.
+// Steps (steps.cpu.h) i, i + 4, i + 8, ... have two sums, one for each half; steps after the last
+// whole group of 4 are added to the first two sums. The eight sums are added in pairs, and the
+// lanes as a tree: y does not depend on the number of threads.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -16,7 +16,7 @@
 
 namespace trireme::cpu {
 
-// Bytes of x that stay in cache.
+// Maximum size of x that stays in cache, in bytes.
 inline constexpr int64_t kGemvBytes = 16 << 10;
 
 // T is float, bf16 or, for gemm_rows.cpu.h, f16.
@@ -27,7 +27,7 @@ struct Gemv {
   int64_t w_stride = 0;
   const T* x = nullptr;  // (m, k) with row stride `x_stride`
   int64_t x_stride = 0;
-  float* x32 = nullptr;  // scratch of gemm_rows.cpu.h
+  float* x32 = nullptr;  // scratch: x as packed by gemm_rows.cpu.h or amx_rows.cpu.h
   void* y = nullptr;     // (m, n) with row stride `y_stride`
   int64_t y_stride = 0;
   bool y_float32 = true;       // else T
@@ -39,7 +39,7 @@ struct Gemv {
 // Columns of x as packed by gemm_rows.cpu.h: whole steps of any instruction set, padded with 0.
 constexpr int64_t packed_columns(int64_t k) { return (k + 31) / 32 * 32; }
 
-// bfloat16 numbers of x (m, k) as packed by amx_rows.cpu.h: tiles of 16 rows of 32 columns.
+// bfloat16 elements of x (m, k) as packed by amx_rows.cpu.h: tiles of 16 rows by 32 columns.
 constexpr int64_t packed_tiles(int64_t m, int64_t k) {
   return (m + 15) / 16 * 16 * packed_columns(k);
 }

@@ -1,4 +1,4 @@
-// Loops that only multiply and add in registers, or only read or update memory.
+// Loops of measure_peak(), which only multiply and add in registers, or only read or update memory.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -9,14 +9,14 @@ namespace trireme::cpu {
 struct PeakLoop {
   int64_t rounds = 0;
   double operations = 0;  // written: floating point operations of all threads
-  float sink = 0;         // written: depends on every result, so that none is optimised away
+  float sink = 0;         // written: depends on every result, so that none is optimized away
 };
 
 // T is float, or bf16 for the processor's bfloat16 dot product; the latter only if
 // cpu_has_avx512_bf16(); below AVX-512 it is the float loop.
 TRIREME_CPU_KERNEL(multiply_add_loop, (PeakLoop & loop, int threads))
 
-// sink += every element of data (n). streams: 1, 4 or 8 positions that a thread reads in turn.
+// Adds every element of data (n) to sink. streams: 1, 4 or 8 positions that a thread reads in turn.
 TRIREME_CPU_KERNEL(read_loop, (const T* data, int64_t n, int streams, T& sink, int threads))
 
 // Halves every element of data (n). streams: 1 or 4 positions, as above.

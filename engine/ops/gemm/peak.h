@@ -18,13 +18,15 @@ struct MachinePeak {
   static constexpr int kReadSizes = 11;
   std::array<double, kReadSizes> read_gbytes = {};
 
-  // The same for reading and writing that many bytes, each counted twice.
+  // The same for updating them in place: each byte is read and written, and counted twice.
   std::array<double, kReadSizes> update_gbytes = {};
 
   double memory_gbytes() const { return read_gbytes.back(); }
-  // Rate of reading `bytes` repeatedly: that of the largest measured size which is not larger.
+  // GB/s of reading `bytes` repeatedly: that of the largest measured size up to `bytes`, or of the
+  // smallest measured.
   double reading_gbytes(double bytes) const;
-  // Rate of moving `bytes`, read and written, whose operands take at least half of that.
+  // GB/s of an op that moves `bytes` (read plus written) in memory of at least bytes / 2: the
+  // better of reading and updating memory of that size.
   double moving_gbytes(double bytes) const;
 };
 

@@ -10,12 +10,12 @@ namespace trireme::cuda {
 // cuBLASLt, with 32 rows, at 67 %.
 inline constexpr int64_t kMaxSkinnyRows = 8;
 
-// Whether skinny_gemm() supports the product: A as stored, of at most kMaxSkinnyRows rows, B
+// True if skinny_gemm() supports the product: A as stored, of at most kMaxSkinnyRows rows, B
 // transposed, both of 16-bit floats; rows of both are 16-byte aligned and a multiple of 16 bytes.
 bool is_skinny(const GemmProblem& g, const GemmPointers& p);
 
-// C = alpha * A B^T [+ C] [+ bias], by tensor cores with float32 sums. The terms of a sum are
-// divided among warps, whose sums are added in order: a row of C has the same bits for any other
+// C = alpha * A B^T [+ C] [+ bias], by tensor cores with float32 sums. K is divided among the warps
+// of a thread block, whose sums are added in order: a row of C has the same bits for any other
 // rows.
 TRIREME_CUDA_DECL void skinny_gemm(Context& gpu, const GemmProblem& g, const GemmPointers& p);
 

@@ -30,18 +30,20 @@ void softmax_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token
                            const ConstTensor& targets, const ConstTensor& scale,
                            int64_t valid_vocab);
 
-// The same for ranks that each have the logits of part of the vocabulary, columns [first, first +
-// V) of `total`: statistics of each part are merged, then each computes the loss and its gradient.
+// Vocabulary-parallel cross-entropy: each rank has the logits of part of the vocabulary, columns
+// [first, first + V) of `total`. Ranks compute softmax_statistics() of their part, gather and merge
+// them, and then compute the loss and its gradient.
 //   statistics (N, 3) float64: for each token the largest logit, sum of exp(logit - largest), and
 //              the target's logit (-infinity if another part has it, or if there is no target)
-// Every part computes the whole loss, and the gradient of its own logits.
+// Every rank computes the whole loss, and the gradient of its own logits. There is no padding: all
+// V columns are valid.
 struct VocabularyPart {
   int64_t first = 0;
   int64_t total = 0;
 };
 void softmax_statistics(Ctx& ctx, const Tensor& statistics, const ConstTensor& logits,
                         const ConstTensor& targets, const VocabularyPart& part);
-// merged (N, 3) from parts (P, N, 3), in order of the parts; may alias the first of them.
+// Merges parts (P, N, 3) into merged (N, 3), in order of the parts; `merged` may alias the first.
 void merge_softmax_statistics(Ctx& ctx, const Tensor& merged, const ConstTensor& parts);
 void partial_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token_loss,
                            const Tensor& d_logits, const ConstTensor& logits,

@@ -1,11 +1,12 @@
-// The largest, second largest, ... value of a row, found by one warp. For CUDA sources only.
+// Search by one warp for the largest, second largest, ... value of a row. For CUDA sources only.
 #pragma once
 
 #include "engine/ops/backend/kernel.cuda.h"
 
 namespace trireme::cuda {
 
-// Position in the order (value descending, index ascending); index -1: before all, or none.
+// Position in the order (value descending, index ascending). Index -1: before the first as a lower
+// bound, none as a result.
 template <class T>
 struct Position {
   T value = 0;
@@ -18,7 +19,7 @@ struct Position {
   }
 };
 
-// The first of the lanes' positions, in every lane.
+// Returns the first of the lanes' positions, in every lane.
 template <class T>
 __device__ Position<T> warp_first(Position<T> x) {
 #pragma unroll
@@ -31,8 +32,8 @@ __device__ Position<T> warp_first(Position<T> x) {
   return x;
 }
 
-// First position of a row of n values after `before`, in every lane; a NaN has no position. The row
-// must have been written and be visible to all lanes.
+// Returns the first position after `before` in a row of n values, in every lane; a NaN has no
+// position. Writes of the row must be visible to all lanes.
 template <class T>
 __device__ Position<T> next_position(const T* values, int64_t n, const Position<T>& before) {
   Position<T> best;

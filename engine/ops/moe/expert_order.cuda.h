@@ -1,5 +1,5 @@
-// order_by_expert() and drop_over_capacity() of engine/ops/moe/expert_rows.h on a GPU. A pair with
-// an invalid expert is not dispatched.
+// GPU kernels of order_by_expert() and drop_over_capacity() (engine/ops/moe/expert_rows.h). A pair
+// with an invalid expert is not dispatched.
 #pragma once
 
 #include "engine/device/context.h"
@@ -10,7 +10,7 @@ namespace trireme::cuda {
 struct OrderByExpert {
   int32_t *pairs, *places;
   const int32_t* experts;
-  CountingOrder order;  // n pairs, buckets: experts; totals: the op's counts
+  CountingOrder order;  // items: the pairs; buckets: the experts; totals: the op's counts
 };
 TRIREME_CUDA_DECL void order_by_expert(Context& gpu, const OrderByExpert& a);
 

@@ -1,13 +1,14 @@
-// Token dispatch to experts and back: from (T, k) choices to rows sorted by expert.
+// Token permutation of a mixture of experts: gathers the tokens of (T, k) choices into rows sorted
+// by expert, and combines such rows into tokens.
 //
-// A pair is one choice, numbered t k + j. Pairs are ordered by expert and, within one, by number:
-// the order depends on the choices alone.
+// A pair is one choice j of token t, numbered t k + j. Pairs are sorted by (expert, number): the
+// order depends on the choices alone.
 //
 //   experts  (T, k)  int32; -1: the pair is not dispatched (padding, or dropped)
 //   pairs    (T k)   int32: pairs[q] is the pair in place q; defined for q < n, n = sum of counts
 //   places   (T, k)  int32: place of each pair, or -1
 //   counts   (E)     int64: pairs of each expert
-// An expert that does not exist throws Error; on a GPU, whose memory the host does not read, such a
+// An expert outside [-1, E) throws Error; on a GPU, whose memory the host does not read, such a
 // pair is not dispatched.
 #pragma once
 
@@ -18,15 +19,18 @@ namespace trireme {
 void order_by_expert(Ctx& ctx, const Tensor& pairs, const Tensor& places, const Tensor& counts,
                      const ConstTensor& experts);
 
-// Capacity: pairs an expert may take if every expert is limited to `factor` times an even share:
-// ceil(factor * tokens * k / experts); tokens: valid ones of the logical micro-batch.
+// Expert capacity: the maximum number of pairs of one expert, `factor` times an even share:
+// ceil(factor * tokens * k / experts). tokens: valid tokens of the logical micro-batch.
 int64_t expert_capacity(double factor, int64_t tokens, int64_t k, int64_t experts);
 
 // Drops pairs over capacity in the order of tokens in the logical micro-batch, regardless of which
-// rank has them: experts[t, j] becomes -1 if `capacity` pairs of tokens with a smaller row (of the
-// same token: a smaller j) have chosen that expert.
-//   all_experts (N, k) int32, all_rows (N) int64: every token of the micro-batch, in any order,
-//   with this rank's T tokens at [first, first + T). dropped (1) int64: number dropped among those.
+// rank has them: experts[t, j] becomes -1 if at least `capacity` pairs before it, in the order (row
+// of the token, j), chose that expert.
+//   all_experts (N, k)  int32: choices of every token of the micro-batch, in any order, with this
+//                       rank's T tokens at [first, first + T)
+//   all_rows    (N)     int64: global token index of each
+//   experts     (T, k)  int32, in and out: choices of this rank's tokens
+//   dropped     (1)     int64: number of this rank's pairs dropped
 void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
                         const ConstTensor& all_experts, const ConstTensor& all_rows, int64_t first,
                         int64_t num_experts, int64_t capacity);
@@ -37,12 +41,12 @@ void gather_rows(Ctx& ctx, const Tensor& out, const ConstTensor& x, const ConstT
 
 // y[t] = sum over j, in order, of weights[t, j] * rows[places[t, j]]; a place of -1 adds nothing.
 //   y (T, C), rows (R, C) of one float dtype, R >= n; weights (T, k) of sum_dtype, absent: all 1
-// Summed in float32 (float64). Without weights it is the backward of gather_rows.
+// Summed in float32 (float64 for float64). Without weights this is the backward of gather_rows.
 void combine_rows(Ctx& ctx, const Tensor& y, const ConstTensor& rows, const ConstTensor& places,
                   const ConstTensor& weights);
 
 // d_rows[places[t, j]] = weights[t, j] * dy[t];  d_weights[t, j] = dot(dy[t], rows[places[t, j]]),
-// 0 for a place of -1. d_rows may alias rows.
+// 0 for a place of -1. Other rows of d_rows are not written. d_rows may alias rows.
 void combine_rows_backward(Ctx& ctx, const Tensor& d_rows, const Tensor& d_weights,
                            const ConstTensor& dy, const ConstTensor& rows,
                            const ConstTensor& places, const ConstTensor& weights);
@@ -51,7 +55,7 @@ void combine_rows_backward(Ctx& ctx, const Tensor& d_rows, const Tensor& d_weigh
 void scale_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& gate,
                 bool accumulate);
 
-// out[t] = dot(a[t], b[t]) in float32 (float64); out (T) of sum_dtype.
+// out[t] = dot(a[t], b[t]) in float32 (float64 for float64); out (T) of sum_dtype.
 void dot_rows(Ctx& ctx, const Tensor& out, const ConstTensor& a, const ConstTensor& b);
 
 }  // namespace trireme

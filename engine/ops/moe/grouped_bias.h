@@ -1,9 +1,9 @@
-// Biases of experts: rows sorted by expert, each range of rows with its own bias.
+// Grouped biases of experts: rows sorted by expert, each range of rows with its own bias.
 //
 //   y, dy (R, N): rows [offsets[e], offsets[e + 1]) belong to expert e, and offsets.back() <= R.
 //   Other rows are neither read nor written. A range may be empty.
-// Each range is one call of add_bias() or bias_backward() (engine/ops/rows/activation.h). In a
-// planning run the offsets are unknown: pass none.
+// Each range is one call of add_bias() or bias_backward() (engine/ops/rows/activation.h). Offsets
+// are ignored in a planning run, which does not know them.
 #pragma once
 
 #include <span>
@@ -12,11 +12,12 @@
 
 namespace trireme {
 
-// y += bias of its expert; biases (N), dtype of y
+// y += bias of each row's expert; biases[e] (N), dtype of y.
 void grouped_bias_forward(Ctx& ctx, const Tensor& y, std::span<const Tensor> biases,
                           std::span<const int64_t> offsets);
 
-// db [+]= the column sums of an expert's rows of dy; for an expert without rows: 0, or unchanged.
+// db [+]= the column sums of an expert's rows of dy. Without rows db becomes 0, or is unchanged if
+// `accumulate`.
 struct GroupedBiasGradient {
   Tensor db;  // (N), float32 (float64 for float64)
   bool accumulate = false;

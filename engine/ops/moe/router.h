@@ -1,11 +1,11 @@
-// Router of a mixture of experts: the k experts of each token, and their weights.
+// Router of a mixture of experts: chooses k experts for each token, and their weights.
 //
 //   score s_e    kSoftmax: exp(l_e) / sum_i exp(l_i) (Shazeer et al. 2017, Mixtral, Qwen-MoE)
 //                kSigmoid: 1 / (1 + exp(-l_e)) (DeepSeek-V3)
 //   choice       the k largest c_e = s_e + bias_e; the bias affects the choice only, never the
-//                weights (balancing without a loss, Wang et al. 2024). Ties: the lower index first.
-//                With choose_by_logits and without a bias c_e = l_e: unlike sigmoids, which round
-//                to 1, large logits stay apart (Llama 4).
+//                weights (loss-free balancing, Wang et al. 2024). Ties: the lower index first.
+//                With choose_by_logits and without a bias c_e = l_e: large logits stay distinct
+//                where their sigmoids round to 1 (Llama 4).
 //   groups       experts in `groups` equal ranges, of which the `kept_groups` best are eligible
 //                (DeepSeek): a group is rated by its largest c (kSoftmax) or by the sum of its two
 //                largest (kSigmoid); ties: the lower index first
@@ -16,8 +16,8 @@
 //   bias                       (E)     that dtype; optional
 //   experts                    (T, k)  int32
 //   valid                      (T)     uint8; optional. 0: padding, with expert -1 and weight 0
-// A row with a NaN has NaN weights and some k distinct experts, so that a broken step is detected
-// and does not crash.
+// A NaN choice c_e ranks last, so that a row with NaNs still has k distinct experts and a broken
+// step does not crash. With kSoftmax a NaN logit makes all scores and weights of its row NaN.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -39,8 +39,8 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
                     const ConstTensor& logits, const ConstTensor& bias, const ConstTensor& valid,
                     const RouterArgs& args);
 
-// Gradients of the auxiliary losses (router_loss.cuda.h), each with respect to the value in its
-// comment; float64, each optional.
+// Gradients of the auxiliary losses (router_loss.h), each with respect to the value in its comment.
+// float64, each optional.
 struct RouterLossGradients {
   ConstTensor probability;  // (S, E): q_e, the scores divided by their sum
   ConstTensor segments;     // (T) int32 in [0, S): the token's row of `probability`; absent: row 0
@@ -48,8 +48,8 @@ struct RouterLossGradients {
   ConstTensor z;            // (1): the square of logsumexp(logits)
 };
 
-// d_logits (overwritten) from the gradients of the weights and of the losses. The choice itself has
-// no gradient. `experts` are the router's own, before any pair was dropped for capacity.
+// Computes d_logits (overwritten) from the gradients of the weights and of the losses. The choice
+// itself has no gradient. `experts` are those of router_forward(), before any pair was dropped.
 void router_backward(Ctx& ctx, const Tensor& d_logits, const ConstTensor& d_weights,
                      const ConstTensor& scores, const ConstTensor& logits,
                      const ConstTensor& experts, const RouterLossGradients& losses,

@@ -22,7 +22,7 @@ struct RouterForward {
   int64_t groups, kept_groups;
   T scale;
   bool sigmoid, normalise;
-  bool by_logits;  // the choice, where there is no bias
+  bool by_logits;  // choose by logits; only without a bias
 };
 
 template <class T>

@@ -15,9 +15,10 @@ struct RouterStatistics {
   int32_t ignored_target;
   double* values;   // (2, rows) scratch: 1 / sum of the scores, logsumexp(l)^2
   double* partial;  // (blocks + 1, segment_count, 3 count + 3) scratch; last block: sums
-  int64_t blocks;   // of rows
+  int64_t blocks;   // blocks of rows
 };
-// Number of blocks: depends on the sizes only; about a thousand in all.
+// Number of blocks of rows: depends on the sizes only. The kernel has one thread block for each
+// (segment, block), about a thousand at most unless there are more segments.
 inline int64_t router_blocks(int64_t rows, int64_t segments) {
   constexpr int64_t kRowsWorthABlock = 32, kBlocks = 1024;
   return std::clamp<int64_t>(rows / kRowsWorthABlock, 1, std::max<int64_t>(1, kBlocks / segments));

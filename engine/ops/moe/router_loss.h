@@ -1,21 +1,21 @@
 // Auxiliary losses of a router, defined on the logical micro-batch: the valid tokens of the same
-// sequences in every layout of ranks. Ranks with different tokens of it add up one flat block of
-// sums (all-reduce between router_statistics and router_losses), after which each has the exact
-// gradient of its own tokens. Padding is in none of the sums.
+// sequences in every layout of ranks. Between router_statistics and router_losses the caller
+// all-reduces one flat block of sums over the ranks with different tokens of the micro-batch; each
+// then computes the exact gradient of its own tokens. Padding is in none of the sums.
 //
 //   n_s, n     valid tokens of segment s (a sequence, or the whole micro-batch), of all segments
-//   f_se       (token, expert) pairs chosen, before any are dropped, / (k n_s)
+//   f_se       chosen (token, expert) pairs, before any are dropped, / (k n_s)
 //   P_se       mean over the segment of q_e, the scores divided by their sum
-//   balance    alpha E sum_s n_s / n sum_e f_se P_se       alpha at uniform (Switch, Fedus et al.
-//              2021); f is a constant to the gradient. If given, `shares` (E) replaces f (global
+//   balance    alpha E sum_s n_s / n sum_e f_se P_se       alpha if uniform (Switch, Fedus et al.
+//              2021); f is constant in the gradient. If given, `shares` (E) replaces f (global
 //              scope)
 //   z          beta mean_t logsumexp(l_t)^2                (ST-MoE, Zoph et al. 2022)
 //   importance gamma CV^2 of the E sums of weights, load: delta CV^2 of the E loads of
-//              router_noise.cuda.h (Shazeer et al. 2017); CV^2 = variance / (mean^2 + 1e-10)
+//              router_noise.h (Shazeer et al. 2017); CV^2 = variance / (mean^2 + 1e-10)
 //
-// Each is a mean over the micro-batch. It enters the loss like a token's loss: times the number of
-// its tokens with a loss, over that number in the global batch, so that the sum over micro-batches
-// is their token-weighted mean for any gradient accumulation and number of ranks.
+// Each is one value per micro-batch. Its weight in the training loss is the micro-batch's number of
+// tokens with a loss (loss_tokens) over that of the global batch: the sum over micro-batches is
+// their token-weighted mean for any gradient accumulation and number of ranks.
 #pragma once
 
 #include "engine/ops/moe/router.h"
@@ -32,7 +32,7 @@ struct RouterSums {
   Tensor probabilities;  // (S, E) sum of q
   Tensor tokens;         // (S) valid tokens
   Tensor importance;     // (E) sum of weights
-  Tensor load;           // (E) see router_noise.cuda.h
+  Tensor load;           // (E) see router_noise.h
   Tensor z;              // (1) sum of logsumexp(l)^2
   Tensor loss_tokens;    // (1) tokens with a loss
 };
@@ -42,9 +42,10 @@ struct RouterTokens {
   ConstTensor targets;   // (T) int32; kIgnoredTarget: no loss; absent: no token has one
 };
 
-// Overwrites the block with the sums over these tokens; `load` with zeros. Sums are taken in the
-// order of the tokens; on a GPU in an order that depends on the sizes only. A token in no segment
-// throws Error; on a GPU, whose memory the host does not read, it is in no sum.
+// Overwrites the block with the sums over these tokens, and `load` with zeros (noisy_load() adds to
+// it). The sums are taken in the order of the tokens, on a GPU in an order that depends on the
+// sizes only. A segment outside [0, S) throws Error; on a GPU, whose memory the host does not read,
+// its tokens are in no sum.
 void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scores,
                        const ConstTensor& logits, const ConstTensor& experts,
                        const ConstTensor& weights, const RouterTokens& tokens);
@@ -55,13 +56,13 @@ struct RouterLossArgs {
   ConstTensor shares = {};                              // (E) float64, optional
 };
 
-// values (4) float64: += balance, z, importance, load times loss_tokens. The gradients,
-// overwritten, are with respect to the sums, times loss_tokens * scale; scale (1) float64 is the
-// factor of a token's loss gradient. d_probability (S, E), d_importance (E), d_load (E), d_z (1),
-// float64.
+// Gradients with respect to the sums, times loss_tokens * scale; overwritten. float64:
+// d_probability (S, E), d_importance (E), d_load (E), d_z (1).
 struct RouterSumGradients {
   Tensor d_probability, d_importance, d_load, d_z;
 };
+// values (4) float64 += loss_tokens * (balance, z, importance, load). scale (1) float64: the factor
+// of a token's loss in the gradient. Without valid tokens values are unchanged and gradients 0.
 void router_losses(Ctx& ctx, const Tensor& values, const RouterSumGradients& gradients,
                    const RouterSums& sums, const ConstTensor& scale, const RouterLossArgs& args);
 

@@ -25,7 +25,7 @@ struct NoisyLoad {
   const uint8_t* valid;  // or null
   int64_t tokens, count, k;
   double* partial;  // (blocks, count) scratch
-  int64_t blocks;   // of tokens; one per warp
+  int64_t blocks;   // blocks of tokens, one per warp
 };
 template <class T>
 TRIREME_CUDA_DECL void noisy_load(Context& gpu, const NoisyLoad<T>& a);

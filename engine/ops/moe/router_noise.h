@@ -1,14 +1,16 @@
 // Noisy top-k gating (Shazeer et al. 2017, section 2.1 and appendix A).
 //
 //   H_te   = l_te + noise_te sigma_te,  sigma = softplus(r) + 0.01
-//   noise  standard normal number rows[t] E + e of the key: a function of the global token
+//   noise  standard normal number rows[t] E + e of the key, independent of the layout of ranks
 //   P_te   = Phi((l_te - tau_te) / sigma_te): the probability that e is among the k best of token
 //            t if its own noise is redrawn; tau is the k-th largest H of the other experts
 //   load_e = sum_t P_te, a smooth approximation of the number of tokens
-// The 0.01 bounds P's slope if a trained r has removed the noise. With k = E every P is 1.
+// The 0.01 bounds the slope of P when training drives softplus(r) to 0. With k = E every P is 1.
 //
 //   logits, raw (r), noise, noisy (H)   (T, E)  float32 or float64
-//   rows (T) int64   valid (T) uint8, optional   load (E) float64
+//   rows   (T)  int64: global token index
+//   valid  (T)  uint8, optional; tokens with 0 (padding) are not in load
+//   load   (E)  float64
 #pragma once
 
 #include "engine/ops/context.h"
@@ -18,13 +20,14 @@ namespace trireme {
 void noisy_logits(Ctx& ctx, const Tensor& noisy, const Tensor& noise, const ConstTensor& logits,
                   const ConstTensor& raw, const ConstTensor& rows, const RandomKey& key);
 
-// load += the sums over these tokens, in order; on a GPU in an order that depends on the sizes
-// only.
+// load += the sums of P over these tokens, in order; on a GPU in an order that depends on the sizes
+// and the number of multiprocessors.
 void noisy_load(Ctx& ctx, const Tensor& load, const ConstTensor& noisy, const ConstTensor& logits,
                 const ConstTensor& raw, const ConstTensor& valid, int64_t k);
 
-// d_logits is the gradient with respect to H and becomes that with respect to l; d_raw is
-// overwritten. d_load (E) float64: the gradient of the loss with respect to load.
+// In place, d_logits: the gradient with respect to H becomes that with respect to l, including the
+// gradient through load. d_raw is overwritten. d_load (E) float64: the gradient with respect to
+// load.
 void noisy_backward(Ctx& ctx, const Tensor& d_logits, const Tensor& d_raw, const ConstTensor& noise,
                     const ConstTensor& noisy, const ConstTensor& logits, const ConstTensor& raw,
                     const ConstTensor& d_load, const ConstTensor& valid, int64_t k);

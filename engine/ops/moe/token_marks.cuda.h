@@ -10,10 +10,10 @@ struct TokenMarks {
   uint8_t* valid;
   int32_t* segments;
   const int64_t* rows;  // null: absent
-  int64_t all;          // number of rows
+  int64_t all;          // T, the number of rows
   int64_t begin, count, length;
 
-  // Marks token t of `count`; first: the smallest row that is not padding.
+  // Marks token t of [0, count). first: the smallest row that is not padding.
   TRIREME_HOST_DEVICE void mark(int64_t t, int64_t first) const {
     const int64_t row = rows != nullptr ? rows[begin + t] : 0;
     valid[t] = row >= 0 ? 1 : 0;

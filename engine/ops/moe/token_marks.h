@@ -1,4 +1,4 @@
-// Validity and segment of a router's tokens, from their global rows.
+// Validity and segment of a router's tokens, from their global token indices (rows).
 #pragma once
 
 #include "engine/ops/context.h"
@@ -6,8 +6,8 @@
 namespace trireme {
 
 // valid[t] = rows[begin + t] >= 0;  segments[t] = rows[begin + t] / length - first / length, where
-// first is the smallest row >= 0 of all tokens: the number of the token's sequence in the
-// micro-batch. 0 for padding, and everywhere if length = 0.
+// first is the smallest row >= 0 of all T tokens: the number of the token's sequence in the
+// micro-batch, for sequences of `length` tokens. 0 for padding, and everywhere if length = 0.
 //   rows (T) int64, -1: padding; absent: every token is valid, in segment 0
 //   valid (n) uint8, segments (n) int32, for tokens [begin, begin + n) of T
 void mark_tokens(Ctx& ctx, const Tensor& valid, const Tensor& segments, const ConstTensor& rows,

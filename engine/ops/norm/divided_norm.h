@@ -1,7 +1,6 @@
-// RMSNorm (Zhang & Sennrich 2019) of rows whose columns are divided over ranks: queries and keys
-// that are normalised over all heads together (OLMo 2, Walsh et al. 2025), of which a
-// tensor-parallel rank has some. Sums over a row are outputs, which the caller adds up over the
-// ranks between two ops:
+// RMSNorm (Zhang & Sennrich 2019) of rows whose columns are split over tensor-parallel ranks:
+// queries and keys normalized over all heads together (OLMo 2, Walsh et al. 2025). The caller
+// all-reduces s and d, the sums over a rank's columns, before the op that reads them:
 //
 //   square_sums            s[t] = sum over this rank's c of x[t, c]^2
 //   divided_norm_forward   y[t, c] = x[t, c] rstd[t] w[c],  rstd[t] = 1 / sqrt(s[t] / N + eps)
@@ -13,10 +12,10 @@
 //   w             (C)     that dtype
 //   s, rstd, d    (T)     float32 (float64 for float64)
 //   dw            (C)     float32 (float64 for float64)
-//   N                     columns of a row on all ranks together
+//   N             (width) columns of a row on all ranks together
 //
 // y may alias x if no backward follows; dx may alias dy. dw is added to if `accumulate`, else
-// overwritten; its sum is taken over fixed blocks of rows, so it does not depend on the number of
+// overwritten; it is summed over fixed blocks of rows, so it does not depend on the number of
 // threads.
 #pragma once
 

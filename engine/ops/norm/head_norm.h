@@ -1,9 +1,8 @@
-// RMSNorm (Zhang & Sennrich 2019) of every head separately, for queries and keys of models that
-// bound attention logits this way (Henry et al. 2020, "Query-Key Normalization"; Dehghani et al.
-// 2023):
+// RMSNorm (Zhang & Sennrich 2019) of each head, for queries and keys of models that bound attention
+// logits this way (QK-norm: Henry et al. 2020, "Query-Key Normalization"; Dehghani et al. 2023):
 //
-//   y[t, h] = x[t, h] * rstd[t, h] * (u + w)  rstd[t, h] = 1 / sqrt(mean(x[t, h]^2) + eps)
-// where u is 0, or 1 for zero-centered gamma (engine/ops/norm/norm.h).
+//   y[t, h] = x[t, h] * rstd[t, h] * (u + w),  rstd[t, h] = 1 / sqrt(mean(x[t, h]^2) + eps)
+// where u (`unit`) is 0, or 1 for zero-centered gamma (engine/ops/norm/norm.h).
 //
 //   x, y, dx, dy  (T, H, D)  one float dtype, unit stride in D, any stride in T and H (slices of
 //                            packed QKV)
@@ -12,8 +11,8 @@
 //   dw            (D)        float32 (float64 for float64)
 //
 // y may alias x if no backward follows; dx may alias dy. dw is added to if `accumulate`, else
-// overwritten; its sum is taken over fixed blocks of rows, so it does not depend on the number of
-// threads. A rank with only some of the heads has part of dw.
+// overwritten; it is summed over fixed blocks of rows, so it does not depend on the number of
+// threads. A rank with some of the heads computes its part of the sum.
 #pragma once
 
 #include "engine/ops/context.h"

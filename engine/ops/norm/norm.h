@@ -2,8 +2,8 @@
 // add fused in front. Statistics and sums are float32 (float64 for float64 input).
 //
 //   h    = x + residual            (h = x if residual is absent)
-//   rms:   y = h * rstd * (u + w)  rstd = 1 / sqrt(mean(h^2) + eps), u 0, or 1 for zero-centered
-//                                  gamma, stored as the difference from one (Gemma Team 2024)
+//   rms:   y = h * rstd * (u + w),  rstd = 1 / sqrt(mean(h^2) + eps); u (`unit`) is 0, or 1 for
+//                                   zero-centered gamma: w is stored as gamma - 1 (Gemma Team 2024)
 //   layer: y = (h - mean) * rstd * w + b,  rstd = 1 / sqrt(mean((h - mean)^2) + eps)
 //
 //   x, residual, h, y, dy, dh, dx   (T, C)  one float dtype
@@ -12,10 +12,10 @@
 //   dw, db                          (C)     float32 (float64 for float64)
 //
 // h is written only if residual is present; otherwise pass an absent tensor. It may alias x or
-// residual, and y may alias x if no backward follows. If h is rounded to a narrow type, the rounded
-// value is normalised, so that forward and backward see the same. dw and db are added to if
-// `accumulate`, else overwritten; their sums are taken over fixed blocks of rows, so they do not
-// depend on the number of threads.
+// residual, and y may alias x if no backward follows. The norm reads h as rounded to its dtype, so
+// that forward and backward see the same values. dw and db are added to if `accumulate`, else
+// overwritten; they are summed over fixed blocks of rows, so they do not depend on the number of
+// threads.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -25,9 +25,9 @@ namespace trireme {
 void rmsnorm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const Tensor& h,
                      const ConstTensor& x, const ConstTensor& residual, const ConstTensor& w,
                      double eps, double unit = 0);
-// dx = d(norm)/dh^T dy + dh_in. `h` is the normalised input (x if there was no residual). dh_in
-// (optional) is the gradient that reaches h on other paths: the residual. The result is the
-// gradient of both x and residual. dx may alias dy or dh_in.
+// dx = d(norm)/dh^T dy + dh_in: the gradient of both x and residual. `h` is the input of the norm
+// (x if there was no residual); dh_in (optional) is the gradient of h through the residual stream.
+// dx may alias dy or dh_in.
 void rmsnorm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const ConstTensor& dy,
                       const ConstTensor& dh_in, const ConstTensor& h, const ConstTensor& w,
                       const ConstTensor& rstd, bool accumulate, double unit = 0);

@@ -15,7 +15,7 @@ inline constexpr int64_t kSquaresBlock = 1 << 15;  // elements of one partial su
 
 // partial[b] = sum of x^2 over block b
 TRIREME_CPU_KERNEL(squares, (double* partial, const T* x, int64_t n, int threads))
-// *first = smallest index whose element is not finite, if that is less than *first
+// *first = min(*first, smallest index of a non-finite element)
 TRIREME_CPU_KERNEL(find_non_finite, (int64_t * first, const T* x, int64_t n, int threads))
 
 }  // namespace trireme::cpu
@@ -29,8 +29,8 @@ struct Context;  // engine/device/context.h
 template <class T>
 TRIREME_CUDA_DECL void sum_of_squares(Context& gpu, double* out, double* partial, const T* x,
                                       int64_t n);
-// *first = begin + the smallest index of a non-finite element, if that is less. scalars: null, or
-// nothing happens unless they mark the step as skipped.
+// *first = min(*first, begin + smallest index of a non-finite element). With scalars (not null)
+// nothing is done unless they mark the step as skipped.
 template <class T>
 TRIREME_CUDA_DECL void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n,
                                        int64_t begin, const StepScalars* scalars);

@@ -7,12 +7,12 @@
 
 namespace trireme {
 
-// The scalars of one optimizer step, written by optim/ and read by the updates of optimizer_step.h.
+// Scalars of one step, written by optim/ and read on the device.
 struct StepScalars {
   double grad_multiplier = 1.0;  // 1 / loss scale, times the clip factor
   double learning_rate = 0.0;
   int64_t count = 1;  // number of this update (from 1), for bias correction
-  int32_t skip = 0;   // non-zero: leave everything as it is
+  int32_t skip = 0;   // non-zero: the update changes nothing
 };
 inline constexpr int64_t kStepScalarsBytes = sizeof(StepScalars);
 
@@ -22,7 +22,7 @@ struct AdamWArgs {
   bool decoupled =
       true;              // AdamW (Loshchilov & Hutter 2019); false: L2 added to the gradient (Adam)
   RandomKey rounding{};  // key of the stochastic rounding
-  ElementIndex index{};  // element index in that key
+  ElementIndex index{};  // global index of the range's elements
 };
 
 struct LionArgs {
@@ -38,8 +38,8 @@ struct SgdArgs {
   ElementIndex index{};
 };
 
-// Each update has its own random bits: with equal bits in every update, an element whose bits mean
-// "up" would drift.
+// Stream of the rounding bits of update number `count`. With the same bits in every update an
+// element would always be rounded the same way and drift.
 TRIREME_HOST_DEVICE inline uint64_t rounding_stream(const RandomKey& rounding, int64_t count) {
   return substream(rounding.stream, static_cast<uint64_t>(count));
 }

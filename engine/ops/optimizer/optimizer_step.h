@@ -1,5 +1,5 @@
-// Fused optimizer updates and norms over flat ranges. Every scalar that a step decides (skip, clip
-// factor, step count) is read from device views, so that no host read is needed inside a step.
+// Fused optimizer updates and norms over flat ranges. Scalars that are computed within a step
+// (skip, clip factor, step count) are read on the device, so that the host need not wait for them.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -7,48 +7,50 @@
 
 namespace trireme {
 
-// For every element, with g = grad * grad_multiplier (Kingma & Ba 2015):
+// AdamW (Loshchilov & Hutter 2019) or, if not `decoupled`, Adam (Kingma & Ba 2015). For every
+// element, with g = grad * grad_multiplier and lr = learning_rate * lr_multiplier:
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   p -= lr * (m / (1 - beta1^count) / (sqrt(v / (1 - beta2^count)) + eps) + weight_decay * p)
+// Adam adds weight_decay * p to g instead.
 //   param  (n)  any float dtype
-//   master (n)  float32, with a bf16 or f16 param, or absent: p is kept in `master` if present,
-//               and param is master rounded to nearest
+//   master (n)  float32, optional, for a bf16 or f16 param: p is kept in `master` if present, and
+//               param is master rounded to nearest
 //   grad   (n)  float32 (float64 for float64)
-//   m, v   (n)  float32 or bfloat16 (float64 for float64), both alike
+//   m, v   (n)  float32 or bfloat16 (float64 for float64), both of one dtype
 //   scalars (kStepScalarsBytes) uint8: a StepScalars
 //
 // Stochastic rounding: bf16 m and v, and a bf16 param without master, are rounded up or down with
 // the probabilities that make the expected value exact. Rounding to nearest would lose every change
-// under half a unit in the last place (2^-9 of the value): small updates of p, and the whole decay
-// of v when 1 - beta2 is below that. The bits depend on (rounding, count, global element index):
-// the lower half of the element's word for p, the upper half for m and v. The step itself uses m
-// and v as they were before rounding. An f16 param without master is rounded to nearest.
+// under half a unit in the last place (2^-9 to 2^-8 of the value): small updates of p, and the
+// whole decay of v when 1 - beta2 is below that. The bits depend on (rounding, count, global
+// element index): the lower half of the element's word for p, the upper half for m and v. p is
+// updated from the unrounded m and v. An f16 param without master is rounded to nearest.
 void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
                 const Tensor& m, const Tensor& v, const ConstTensor& scalars,
                 const AdamWArgs& args);
 
-// d = g + weight_decay p;  m = momentum m + d;  p -= lr (nesterov ? d + momentum m : m)
-// m is absent when momentum = 0 (then p -= lr d). The first update sets m = d (count == 1).
-// dtypes and rounding as in adamw_step.
+// SGD: d = g + weight_decay p;  m = momentum m + d;  p -= lr (nesterov ? d + momentum m : m)
+// m must be absent if momentum = 0 (then p -= lr d), else present. The first update (count = 1)
+// sets m = d. g, lr, dtypes and rounding as in adamw_step.
 void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
               const Tensor& m, const ConstTensor& scalars, const SgdArgs& args);
 
-// c = beta1 m + (1 - beta1) g;  p -= lr (sign(c) + weight_decay p);  m = beta2 m + (1 - beta2) g
-// (Lion, Chen et al. 2023, arXiv 2302.06675), with g = grad * grad_multiplier and sign(0) = 0.
-// dtypes and rounding as in adamw_step.
+// Lion (Chen et al. 2023, arXiv 2302.06675), with sign(0) = 0:
+//   c = beta1 m + (1 - beta1) g;  p -= lr (sign(c) + weight_decay p);  m = beta2 m + (1 - beta2) g
+// g, lr, dtypes and rounding as in adamw_step.
 void lion_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
                const Tensor& m, const ConstTensor& scalars, const LionArgs& args);
 
-// out (1) float64: += sum of x^2 over the range (x any float dtype), in float64 over fixed blocks,
-// so the sum does not depend on the number of threads (and on a GPU not on the device). Non-finite
-// elements make it non-finite.
+// out (1) float64 += sum of x^2 (x any float dtype), in float64 over fixed blocks, so that the sum
+// does not depend on the number of threads or on the GPU's model. Non-finite elements make it
+// non-finite.
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);
 
-// first (1) int64 = min(first, begin + index of the first non-finite element of x). x is part of a
-// longer range and starts at `begin`; a search over all parts starts with kNotFound, which remains
-// if every element is finite. With `scalars` (kStepScalarsBytes uint8, a StepScalars) it searches
-// only if they mark the step as skipped: the search is queued in every step and costs time only in
-// a failed one.
+// first (1) int64 = min(first, begin + index of the first non-finite element of x). x is the part
+// of a longer range that starts at `begin`; the caller sets `first` to kNotFound before the first
+// part, and it remains so if every element is finite. With `scalars` (kStepScalarsBytes uint8, a
+// StepScalars) it searches only if they mark the step as skipped: the search is queued in every
+// step and costs time only in a skipped one.
 inline constexpr uint8_t kNotFoundByte = 0x7f;  // every byte of kNotFound
 inline constexpr int64_t kNotFound = 0x7f7f7f7f7f7f7f7f;
 void first_non_finite(Ctx& ctx, const Tensor& first, const ConstTensor& x, int64_t begin = 0,

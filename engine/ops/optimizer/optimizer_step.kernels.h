@@ -35,13 +35,13 @@ TRIREME_CPU_KERNEL(apply_rule, (const T& a, int threads))
 
 }  // namespace trireme::cpu
 
-// GPU kernels. The step's scalars stay on the device: each thread block computes the coefficients
-// that the CPU kernels get as arguments.
+// GPU kernels. The scalars of the step stay on the device: each thread block computes from them the
+// coefficients that the CPU kernels get as arguments.
 namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
 
-// range.key is not yet specific to an update: the kernel adds the count.
+// range.key is args.rounding: the kernel derives the key of this update (rounding_stream()).
 template <class Rule, class T>
 struct RuleStep {
   cpu::UpdateRange<T> range;

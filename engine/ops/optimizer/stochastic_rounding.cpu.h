@@ -1,5 +1,5 @@
-// Rounding to bfloat16 whose expected value is exact: adds 16 random bits below the last kept bit,
-// and truncates there.
+// Stochastic rounding to bfloat16, whose expected value is exact: adds 16 random bits below the
+// last kept bit and truncates.
 #pragma once
 
 #include "engine/ops/backend/philox.cpu.h"
@@ -7,16 +7,17 @@
 
 namespace trireme::cpu::TRIREME_ISA {
 
-// noise: one value in [0, 2^16) per lane. Infinity stays (its lower bits are zero, so there is no
-// carry); NaN is made quiet and gets no noise, which could carry into its exponent.
+// Returns v rounded to bfloat16, as float32. noise: one value in [0, 2^16) per lane. Infinity stays
+// (its lower bits are zero, so there is no carry); NaN is made quiet and gets no noise, which could
+// carry into its exponent.
 TRIREME_INLINE Vec<float> round_stochastically(Vec<float> v, Vec<uint32_t> noise) {
   const auto u = __builtin_bit_cast(Vec<uint32_t>, v);
   const Vec<uint32_t> rounded = v == v ? u + noise : u | 0x00400000u;
   return __builtin_bit_cast(Vec<float>, rounded & 0xffff0000u);  // exact in bf16
 }
 
-// Calls body(i, lanes, words) over [begin, end), where `words` has one random word for each of the
-// lanes' elements: words element0 + i of the key. Without kNoise the words are zero.
+// Calls body(i, lanes, words) over [begin, end). `words` has one random word for each lane: word
+// element0 + i of the key for element i. Without kNoise the words are zero.
 template <class F, bool kNoise, class Body>
 TRIREME_INLINE void for_noisy_vectors(int64_t begin, int64_t end, const RandomKey& key,
                                       uint64_t element0, Body&& body) {

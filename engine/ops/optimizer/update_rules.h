@@ -1,14 +1,14 @@
-// Update rules of the element-wise optimizers, each written once for CPU vectors and GPU threads:
+// Update rules of the optimizers, each written once for CPU vectors and GPU threads:
 //   Args           constants of the optimizer (optimizer_scalars.h)
 //   kOp            name of its op in optimizer_step.h
 //   kSecondMoment  whether it has v in addition to m
 //   coefficients<F>(args, scalars)       float64 coefficients of one step, rounded to F
 //   element<Math>(c, has_m, p, g, m, v)  updates p, m and v of one element, or of a vector of
-//       elements, in place; g is the gradient before grad_multiplier; m is absent if !has_m
+//       elements, in place; g is the gradient before grad_multiplier; m is unused if !has_m
 // Math has square_root(x) and multiply_add(a, x, y) = a x + y, rounded once if the instruction set
-// can: otherwise a compiler may contract a product and a sum differently in two copies of a loop
-// (it does in SGD's), and equal bits are guaranteed. The kernels load, round and store, and are
-// compiled for each rule of TRIREME_UPDATE_RULES.
+// has a fused multiply-add. With plain operators a compiler may contract a product and a sum
+// differently in two copies of a loop (it does in SGD's), which would break bit reproducibility.
+// The kernels load, round and store; they are compiled for each rule of TRIREME_UPDATE_RULES.
 #pragma once
 
 #include <cmath>
@@ -78,7 +78,7 @@ struct SgdRule {
   struct Coefficients {
     F grad_multiplier, learning_rate, momentum, weight_decay;
     bool nesterov;
-    bool first;  // m is undefined yet
+    bool first;  // count is 1: m has no value yet
   };
 
   template <class F>

@@ -10,7 +10,7 @@ namespace trireme::cuda {
 inline constexpr int kBlock = static_cast<int>(cpu::kBlockColumns);
 inline constexpr int kGroup = static_cast<int>(cpu::kGroupRows);
 
-// Start of a block of a group of 16 rows.
+// Returns the bytes of one block of a group of 16 rows. blocks: per row.
 __device__ inline const uint8_t* group_block(const uint8_t* w, bool four_bits, int64_t blocks,
                                              int64_t group, int64_t block) {
   return w + (group * blocks + block) * cpu::group_block_bytes(four_bits);
@@ -18,8 +18,8 @@ __device__ inline const uint8_t* group_block(const uint8_t* w, bool four_bits, i
 __device__ inline float scale_of(const uint8_t* bytes, int row) {
   return static_cast<float>(reinterpret_cast<const f16*>(bytes)[row]);
 }
-// A row's word of piece v: the codes of columns 4 v .. 4 v + 3; for 4 bits also those of columns 16
-// further.
+// Returns a row's word of piece v: the codes of columns 4 v .. 4 v + 3 and, with 4 bits, also of
+// columns 4 v + 16 .. 4 v + 19.
 __device__ inline uint32_t word_of(const uint8_t* bytes, int row, int v) {
   return reinterpret_cast<const uint32_t*>(bytes + cpu::kGroupScaleBytes +
                                            v * cpu::kPieceBytes)[row];

@@ -1,11 +1,11 @@
 // Quantization of tensors to 8-bit floats, and back (Micikevicius et al. 2022, "FP8 Formats for
 // Deep Learning"; delayed scaling as in NVIDIA's Transformer Engine; blocks as in DeepSeek-V3).
 //
-// Codes are a uint8 tensor, whose format the caller knows (engine/core/float8.h). A code is decoded
+// Codes are a uint8 tensor; the caller passes its format (engine/core/float8.h). A code is decoded
 // by multiplying with `inverse` (float32):
 //   code = fp8(float32(x) * scale)   rounded to nearest even, saturating; NaN stays NaN
 //   inverse = 1 / scale              x ~ inverse * code
-// Rounding to float32 comes first, so every step is exact or one rounding, and all devices agree in
+// x is rounded to float32 first: every step is exact or one rounding, so that all devices agree in
 // every bit. Tensors are contiguous; x is of any float dtype.
 //
 // The shape of `inverse` determines which elements share a scale:
@@ -24,11 +24,11 @@
 namespace trireme {
 
 inline constexpr int64_t kFloat8Block = 128;
-// Shape of `inverse` for codes of shape (R, C).
+// Returns the shape of `inverse` for codes of shape (R, C), or of any shape for kTensor.
 Shape float8_inverse_shape(Float8Scaling scaling, const Shape& codes);
 
-// out (1) float32 = max |float32(x)|, or max(out, that) with `accumulate` for out >= 0; 0 without
-// elements; NaN if x (or out) has one.
+// out (1) float32 = max |float32(x)|, or with `accumulate` the maximum of that and out >= 0. 0 for
+// an empty x; NaN if x, or an accumulated out, has a NaN.
 void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x, bool accumulate);
 
 // scale (N) from amax (N), all float32, of N tensors:
@@ -38,13 +38,13 @@ void scale_from_amax(Ctx& ctx, const Tensor& scale, const ConstTensor& amax, Flo
                      int margin);
 
 // Delayed scaling of N tensors. history (N, H), newest first, becomes [amax, history without its
-// last]. scale (N) becomes the formula above for the largest amax in it, or stays unchanged if that
-// is 0. A tensor with a non-finite amax keeps history and scale: it belongs to a step that is
-// skipped. Call it once per step, after the step's amax is known: the scale is the next step's.
+// last]. scale (N) becomes the formula above for the largest amax in history, and is unchanged if
+// that is 0. A tensor with a non-finite amax keeps history and scale: its step is skipped. Call it
+// once per step, after the step's amax is known: the scale is for the next step.
 void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,
                           const ConstTensor& amax, Float8Format format, int margin);
 
-// One scale (1) float32 for all of x; codes has x's shape, inverse is (1).
+// Quantizes x, of any shape, with one scale (1) float32; codes has x's shape, inverse is (1).
 void quantize_float8(Ctx& ctx, const Tensor& codes, const Tensor& inverse, const ConstTensor& x,
                      const ConstTensor& scale, Float8Format format);
 

@@ -19,13 +19,14 @@ struct Float8Scales {
   float margin;   // 2^-margin
 };
 
-// Elements that share a scale: group_rows = 0 for all, 1 or 128 for rows or blocks of 128 columns.
+// group_rows: 0: one scale for all elements; 1 or 128: one for each group of so many rows and 128
+// columns.
 template <class T>
 struct QuantizeFloat8 {
   uint8_t* codes;
   float* inverse;
   const T* x;
-  const float* scale;  // of all; null: one per group, computed here
+  const float* scale;  // of all elements; null: the kernel computes one per group
   int64_t rows, columns, group_rows;
   Float8Format format;
 };
@@ -51,7 +52,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline uint32_t magnitude_bits(T x) {
   return std::bit_cast<uint32_t>(convert_float<float>(x)) & 0x7fffffffu;
 }
 
-// max / amax / 2^margin, or `otherwise` if amax is 0 or not finite.
+// largest / amax * margin, at most the largest float32; `otherwise` if amax is 0 or not finite.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float float8_scale(float largest, float amax,
                                                                      float margin,
                                                                      float otherwise) {
@@ -61,7 +62,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float float8_scale(float large
   return scale > kMax ? kMax : scale;
 }
 
-// Length of a row of `inverse` for blocks of 128 by 128.
+// Length of a row of `inverse` for blocks of 128 by 128, with padding.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int64_t float8_blocks_in_row(int64_t columns) {
   return (columns + 511) / 512 * 4;
 }

@@ -2,15 +2,16 @@
 // quantiles of a normal distribution, scaled to the largest magnitude of a block.
 //
 // 64 neighbours in a row of w (N, K) form a block, B = ceil(K / 64) per row; the last may be
-// shorter, and K is even. With the values v of kNf4Values, ascending from -1 to 1 and including 0:
+// shorter, and K is even. With the values v of kNf4Value (nf4.kernels.h), ascending from -1 to 1
+// and including 0:
 //   scale[n, b] = max |w| of the block                       (N, B) float32
 //   code        = the i whose v[i] is nearest to w / scale   the lower i at a tie
 //   w           ~ v[code] * scale                            in float32, rounded once to w's type
-// codes (N, K / 2) uint8, two in a byte, the one of the lower column in the upper four bits. w /
-// scale is computed as w * (1 / max(scale, 1e-38)), so that a block of zeros is exactly zeros. w is
+// codes (N, K / 2) uint8, two in a byte, that of the lower column in the upper four bits. w / scale
+// is computed as w * (1 / max(scale, 1e-38)), so that a block of zeros decodes to exact zeros. w is
 // of any float dtype, finite, contiguous, rounded to float32 first.
 //
-// Double quantisation stores the scales of a whole weight, flattened, as 8-bit codes. `offset` (1)
+// Double quantization stores the scales of a whole weight, flattened, as 8-bit codes. `offset` (1)
 // float32 is their mean; `groups` (ceil(N B / 256)) float32 has the largest |scale - offset| of
 // each 256 of them:
 //   scale ~ m[code] * groups[flattened index / 256] + offset     two roundings to float32
@@ -31,15 +32,17 @@ void quantize_nf4(Ctx& ctx, const Tensor& codes, const Tensor& scale, const Cons
 
 // Scales of a weight or of a part of one.
 struct Nf4Scales {
-  ConstTensor scale = {};  // (N, B) float32; absent with double quantisation
-  ConstTensor codes = {};  // (N, B) uint8; this and the rest: only with double quantisation
+  ConstTensor scale = {};  // (N, B) float32; absent with double quantization
+  ConstTensor codes = {};  // (N, B) uint8; this and the rest: only with double quantization
   ConstTensor groups = {}, offset = {};
   // Scale (n, b) of the part is number first + n * stride + b of the whole weight's, flattened.
+  // stride 0: B.
   int64_t first = 0, stride = 0;
 };
 void dequantize_nf4(Ctx& ctx, const Tensor& w, const ConstTensor& codes, const Nf4Scales& scales);
 
-// All scales of a weight, (S) on the host: done once, when weights are loaded.
+// Double quantization of all scales of a weight, on the host: once, when weights are loaded.
+//   scale (S) float32   codes (S) uint8   groups (ceil(S / 256)) float32   offset (1) float32
 void quantize_nf4_scales(const Tensor& codes, const Tensor& groups, const Tensor& offset,
                          const ConstTensor& scale);
 

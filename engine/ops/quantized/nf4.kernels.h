@@ -8,7 +8,7 @@
 namespace trireme::cpu {
 
 inline constexpr int kNf4Values = 16, kNf4Width = 64;
-// The type's values as published by its authors.
+// Values of the NF4 type, as published by its authors.
 inline constexpr float kNf4Value[kNf4Values] = {-1.0f,
                                                 -0.6961928009986877f,
                                                 -0.5250730514526367f,
@@ -26,7 +26,7 @@ inline constexpr float kNf4Value[kNf4Values] = {-1.0f,
                                                 0.7229568362236023f,
                                                 1.0f};
 
-// Values of codes: of weights, and of the scales of double quantisation.
+// Values of the codes of weights, and of the codes of double-quantized scales.
 struct Nf4Tables {
   float value[kNf4Values];
   float scale[256];
@@ -41,7 +41,7 @@ struct Nf4Weight {
   int64_t rows, columns;
 };
 
-// Scales of either kind.
+// Scales as Nf4Scales has them: float32 if `scale` is not null, else double-quantized.
 struct Nf4ScaleView {
   const float* scale;
   const uint8_t* codes;
@@ -68,8 +68,8 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_inverse(float scale)
   return 1.0f / (scale > 1e-38f ? scale : 1e-38f);
 }
 
-// The product is rounded separately: the scale must not depend on whether a machine has fused
-// operations.
+// magnitude * group + offset. The product is rounded separately, so that the scale does not depend
+// on whether a machine has fused multiply-add.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_scale(float magnitude, float group,
                                                                   float offset) {
 #ifdef __CUDA_ARCH__

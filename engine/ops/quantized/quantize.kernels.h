@@ -35,7 +35,8 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float integer_scale(float rang
   return scale > 0.0f ? scale : 1.0f;
 }
 
-// Nearest integer in [low, high], ties to even: the sum has no bits for a fraction.
+// Returns the nearest integer in [low, high], ties to even: x + kNoFraction is so large that its
+// rounding removes the fraction.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int nearest_integer(float x, float low,
                                                                       float high) {
   constexpr float kNoFraction = 0x1.8p23f;
@@ -51,7 +52,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float int8_value(uint8_t code,
   return static_cast<float>(static_cast<int8_t>(code)) * scale;
 }
 
-// Scale of a 4-bit group: w ~ offset + scale * code.
+// Scale of a 4-bit group: w ~ scale * (code - 8) if symmetric, else minimum + scale * code.
 struct Int4Scale {
   float scale, minimum;
   bool symmetric;

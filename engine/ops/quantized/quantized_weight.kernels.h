@@ -3,13 +3,10 @@
 // A weight is stored in groups of 16 rows; a group has, for each block of 32 columns, the 16 scales
 // (float16) and then the codes in pieces of 64 bytes: piece v has 4 neighbouring columns of each of
 // the 16 rows, so that a vector of them is multiplied by 4 codes of x and the sums of 16 outputs
-// are adjacent lanes. The computation of a group reads one sequential stream of memory.
-//   8 bits   8 pieces; columns 4 v .. 4 v + 3, int8
-//   4 bits   4 pieces; the same columns in the lower half of each byte, 16 columns further in the
-//            upper; q + 8
-//
-// y[i, n] is summed over the blocks in order, the sums inside a block are over integers and exact:
-// a row of y has the same bits for any other rows and any thread.
+// are adjacent lanes. A group is one sequential stream of memory.
+//   8 bits   8 pieces; columns 4 v .. 4 v + 3 as int8
+//   4 bits   4 pieces; columns 4 v .. 4 v + 3 in the lower four bits of each byte, columns
+//            4 v + 16 .. 4 v + 19 in the upper ones, as unsigned values whose zero is 8
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -26,8 +23,8 @@ constexpr int64_t group_block_bytes(bool four_bits) {
   return kGroupScaleBytes + group_pieces(four_bits) * kPieceBytes;
 }
 
-// Quantization of rows of x to int8: codes (rows, 32 blocks), scale and sum of the codes (rows,
-// blocks) of each block; codes are zero if the scale is NaN.
+// Quantization of rows of x to int8: codes (rows, 32 blocks); scale of each block and sum of its
+// codes (rows, blocks). Codes are zero if the scale is NaN.
 template <class T>
 struct QuantizeRows {
   const T* x;
@@ -42,7 +39,7 @@ template <class T>
 struct BlockProduct {
   const uint8_t* w;
   bool four_bits;
-  int64_t n, blocks, m;
+  int64_t n, blocks, m;  // outputs, blocks of a row, rows of y
   const int8_t* x;
   const float* x_scale;
   const int32_t* x_sum;
@@ -52,7 +49,7 @@ struct BlockProduct {
 };
 
 TRIREME_CPU_KERNEL(quantize_rows, (const QuantizeRows<T>& a, int threads))
-// With AVX-512 it also uses VNNI: a processor without it uses the AVX2 kernel.
+// The AVX-512 kernel requires VNNI: a processor without it uses the AVX2 kernel.
 TRIREME_CPU_KERNEL(block_product, (const BlockProduct<T>& a, int threads))
 
 }  // namespace trireme::cpu
@@ -72,15 +69,16 @@ struct DecodeBlocks {
 };
 template <class T>
 TRIREME_CUDA_DECL void decode_blocks(Context& gpu, const DecodeBlocks<T>& a);
-// embedding_forward() of such a table: `a.table` is not read. Invalid ids produce rows of NaN.
+// embedding_forward() of a table in blocks; `a.table` and `a.accumulate` are not read. Invalid ids
+// produce rows of NaN.
 template <class T>
 TRIREME_CUDA_DECL void embedding_blocks(Context& gpu, const cpu::EmbeddingForward<T>& a,
                                         const uint8_t* table, bool four_bits);
 
 template <class T>
 TRIREME_CUDA_DECL void quantize_rows(Context& gpu, const cpu::QuantizeRows<T>& a);
-// Tensor cores sum the integers. The blocks of a row are divided among warps, whose sums are added
-// in order: a row of y has the same bits for any other rows.
+// Tensor cores sum the integers. The blocks of a row are split over warps, whose sums are added in
+// order: the bits of a row of y do not depend on the other rows.
 template <class T>
 TRIREME_CUDA_DECL void block_product(Context& gpu, const cpu::BlockProduct<T>& a);
 

@@ -15,15 +15,15 @@ void activation_backward(Ctx& ctx, ActivationFunction f, const Tensor& dx, const
 // Gated linear unit (Shazeer 2020; SwiGLU with kSilu, GeGLU with kGelu): y = f(gate) * up.
 // gate_up is (T, 2F): the gate in columns [0, F), the up projection in [F, 2F). y is (T, F).
 void gated_forward(Ctx& ctx, ActivationFunction f, const Tensor& y, const ConstTensor& gate_up);
-// d_gate_up (T, 2F) overwrites; may alias gate_up.
+// d_gate_up (T, 2F) is overwritten; it may alias gate_up.
 void gated_backward(Ctx& ctx, ActivationFunction f, const Tensor& d_gate_up, const ConstTensor& dy,
                     const ConstTensor& gate_up);
 
 // y (T, N) += bias (N), in place, one dtype.
 void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias);
 
-// db (N) [+]= the column sums of dy (T, N), in float32 (float64 for float64). Sums are taken over
-// fixed blocks of rows, independent of the number of threads.
+// db (N) [+]= the column sums of dy (T, N), in float32 (float64 for float64), computed over fixed
+// blocks of rows: the result does not depend on the number of threads.
 void bias_backward(Ctx& ctx, const Tensor& db, const ConstTensor& dy, bool accumulate);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Pointwise function of an MLP (HuggingFace's hidden_act). A new one is a constant and a row of
+// Pointwise function of an MLP (HuggingFace's hidden_act). To add one: a constant and a row of
 // names here, and a functor in the CPU and in the CUDA kernels of activation.h.
 #pragma once
 
@@ -11,7 +11,7 @@ enum class ActivationFunction : uint8_t {
   kSilu,  // x / (1 + exp(-x))
 };
 
-// Names of a function's ops, in profiles and errors.
+// Op names of a function, for profiles and errors.
 struct ActivationOps {
   const char *forward, *backward, *gated_forward, *gated_backward;
 };

@@ -1,12 +1,12 @@
 // Clamped gated linear unit (OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card"): SwiGLU
-// (Shazeer 2020) of limited operands, so that no product of two large ones arises.
+// (Shazeer 2020) of clamped operands, which bounds their product.
 //
 //   y = g sigmoid(a g) (u + b),   g = min(gate, L),   u = max(-L, min(up, L))
 //
 //   gate_up, d_gate_up  (T, 2F)  the gate in columns [0, F), the up projection in [F, 2F)
 //   y, dy               (T, F)
-// One float dtype, contiguous; arithmetic is float32 (float64 for float64). The gradient of a
-// clamped operand is 0 beyond the limit, and whole at it.
+// One float dtype, contiguous; arithmetic is float32 (float64 for float64). The gradient of an
+// operand is 0 beyond the limit, and unchanged exactly at it.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -22,7 +22,7 @@ struct ClampedGate {
 
 void clamped_gate_forward(Ctx& ctx, const ClampedGate& f, const Tensor& y,
                           const ConstTensor& gate_up);
-// d_gate_up overwrites; may alias gate_up.
+// d_gate_up is overwritten; it may alias gate_up.
 void clamped_gate_backward(Ctx& ctx, const ClampedGate& f, const Tensor& d_gate_up,
                            const ConstTensor& dy, const ConstTensor& gate_up);
 

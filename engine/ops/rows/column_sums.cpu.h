@@ -1,6 +1,6 @@
-// Column sums of a matrix, independent of the number of threads. The number of rows alone
-// determines their split into blocks. Each block has a row of partial sums; these are added in the
-// order of the blocks.
+// Column sums of a matrix, independent of the number of threads: the caller splits the rows into
+// blocks by their number alone (row_blocks.h), each block has a row of partial sums, and these are
+// added in the order of the blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Rows of a 16-bit float type to contiguous float32 and back.
+// Kernels of engine/ops/rows/copy_rows.h, and conversion of rows of a 16-bit float type to
+// contiguous float32.
 #pragma once
 
 #include <cstddef>

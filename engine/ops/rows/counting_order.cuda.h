@@ -1,6 +1,6 @@
-// Stable counting sort: n items, each with a bucket or none, get their places in order of (bucket,
-// item). The items are split into chunks, one per warp: counts of each chunk, their running sums
-// over the chunks, then the places. For CUDA sources only.
+// Stable counting sort: computes the places of n items, each in one bucket or none, in the order
+// (bucket, item). The items are split into chunks, one per warp; three kernels compute the counts
+// of each chunk, their running sums over the chunks, and the places. For CUDA sources only.
 //
 //   keys(i)              bucket of item i, or -1
 //   sink(i, place)       called once per item; place -1 if the item has no bucket
@@ -42,8 +42,8 @@ __device__ I sum_before(I x, I& all) {
   return sum - x;
 }
 
-// One warp per bucket: replaces counts by the numbers of items in earlier chunks; totals (buckets)
-// are those in all.
+// One warp per bucket: replaces the count of each chunk by the number of the bucket's items in
+// earlier chunks, and sets the bucket's total.
 static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingOrder o) {
   begin_kernel();
   int32_t* const counts = o.counts + blockIdx.x * o.chunks;
@@ -58,7 +58,8 @@ static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingOr
   if (threadIdx.x == 0) o.totals[blockIdx.x] = before;
 }
 
-// kInBucket: places are counted from the bucket's own first item.
+// Passes each item and its place to the sink. kInBucket: the place is relative to the first item of
+// the bucket.
 template <bool kInBucket, class Keys, class Sink>
 __global__ void __launch_bounds__(kWarp) place_kernel(Keys keys, Sink sink, CountingOrder o) {
   begin_kernel();

@@ -1,4 +1,4 @@
-// Scratch and sizes of a counting sort (counting_order.cuda.h), for the ops that allocate it.
+// Scratch and sizes of a counting sort (counting_order.cuda.h), for the ops that allocate scratch.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,6 @@ inline int64_t order_chunks(int64_t n) {
   constexpr int64_t kItemsWorthAChunk = 256, kMaxChunks = 1024;
   return std::clamp<int64_t>(n / kItemsWorthAChunk, 1, kMaxChunks);
 }
-inline constexpr int64_t kDigitBuckets = 256;  // of the sort by rows
+inline constexpr int64_t kDigitBuckets = 256;  // radix sort by row: buckets of one digit
 
 }  // namespace trireme::cuda

@@ -15,8 +15,8 @@ struct DropoutArgs {
   const T* residual;  // null: none
   const int64_t* rows;
   int64_t num_rows, columns;
-  int64_t first, total;  // position of the columns in the numbered rows
-  uint32_t threshold;    // words with smaller upper 24 bits are dropped
+  int64_t first, total;  // DropoutPart; total > 0
+  uint32_t threshold;    // an element is dropped if the upper 24 bits of its word are smaller
   compute_t<T> scale;    // 1 / (1 - p)
   RandomKey key;
 };

@@ -1,12 +1,12 @@
 // Table lookup: y[t] = table[ids[t]] [+ y[t] if accumulate].
 //   ids (T) int32 in [0, V)   table (V, C)   y (T, C) of the table's dtype
-// Ids outside the vocabulary throw Error naming the position and the id, before anything is
-// written. A GPU op does not read them on the host: the code that uploads the ids checks them
+// An id outside the vocabulary throws Error with its position and value, before anything is
+// written. On a GPU the host does not read the ids: the code that uploads them checks them
 // (engine/ops/backend/index_check.h); an invalid id makes its row of y NaN and is skipped in
 // d_table.
 //
-// A shard has rows [first, first + V) of a vocabulary of `total` rows; ids are in [0, total), and
-// rows of other shards count as zero: the sum over the shards is the whole lookup.
+// A shard holds rows [first, first + V) of a vocabulary of `total` rows; ids are in [0, total), and
+// rows of other shards count as zero: the sum of y over the shards is the whole lookup.
 #pragma once
 
 #include "engine/ops/context.h"

@@ -13,8 +13,8 @@ struct EmbeddingForward {
   const T* table;
   const int32_t* ids;
   int64_t rows, columns;
-  int64_t first_entry, entries;  // the table's part of the vocabulary
-  int64_t vocabulary;
+  int64_t first_entry, entries;  // rows [first_entry, first_entry + entries) of the vocabulary
+  int64_t vocabulary;            // rows of all shards
   bool accumulate;
 };
 
@@ -42,7 +42,7 @@ struct Context;  // engine/device/context.h
 template <class T>
 TRIREME_CUDA_DECL void embedding_forward(Context& gpu, const cpu::EmbeddingForward<T>& a);
 
-// Tokens sorted by their rows of the table, (rows) each.
+// Tokens sorted by table row: token index and table row, (rows) each.
 struct SortedTokens {
   int32_t *tokens, *rows;
 };

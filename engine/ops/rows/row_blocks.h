@@ -1,5 +1,5 @@
-// Number of blocks of rows in a sum over rows: a function of the number of rows only, and on a GPU
-// of the device.
+// Number of row blocks in a sum over rows: depends only on the number of rows and, on a GPU, on its
+// number of multiprocessors.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@ namespace trireme {
 
 // Two thread blocks per multiprocessor, so that one computes while the other waits.
 inline constexpr int64_t kBlocksOfMultiprocessor = 2;
-// For blocks that work on one row at a time: rows of 2 KiB needed to hide the memory's latency.
+// Thread blocks per multiprocessor for kernels whose blocks have one row in flight each: so many
+// rows of 2 KiB hide the memory latency.
 inline constexpr int64_t kRowsInFlight = 8;
 
 inline int64_t row_blocks(const Ctx& ctx, int64_t rows,

@@ -8,8 +8,8 @@ namespace trireme::cuda {
 
 inline constexpr size_t kMaxTerms = 64;  // per launch
 
-// Arguments of one launch: [sum +] terms[0] + terms[1] + ... The last launch writes the result to
-// y, earlier ones to sum.
+// Arguments of one launch: [sum +] terms[0] + terms[1] + ... The last launch writes y, earlier ones
+// write sum.
 template <class T>
 struct SumRows {
   T* y;               // null: this is not the last launch

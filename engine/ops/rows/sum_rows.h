@@ -1,4 +1,4 @@
-// Sums of matrices at any addresses: a rank's own and those received from its peers.
+// Sum of matrices at unrelated addresses, such as a rank's own and those received from peers.
 #pragma once
 
 #include <span>

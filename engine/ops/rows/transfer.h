@@ -1,4 +1,4 @@
-// Copies between host memory and the device that a rank computes on.
+// Copies between host memory and a rank's device.
 #pragma once
 
 #include <vector>
@@ -9,17 +9,18 @@ namespace trireme {
 
 // dst = src: contiguous tensors of one dtype and shape, without overlap, each on the host or on the
 // context's device.
-//   within the device, and from the host   returns at once: src may be changed (host) or freed in
-//                                          stream order (device)
-//   to the host                            waits for all earlier work and for the copy; not for use
-//                                          inside a training step
+//   host to device    through staging memory: src may be changed or freed on return
+//   device to device  queued on the main stream; src may be freed in stream order
+//   device to host    waits for all earlier work of the main stream and for the copy; not for use
+//                     inside a training step
+//   host to host      complete on return
 // Does nothing in a planning run.
 void transfer(Ctx& ctx, const Tensor& dst, const ConstTensor& src);
 
 // Every byte of y = value; 0xff makes integers -1. y is contiguous.
 void fill_bytes(Ctx& ctx, const Tensor& y, uint8_t value);
 
-// All elements of t, on any device; waits like transfer() to the host.
+// Returns all elements of t, on any device. Waits like a transfer() to the host.
 template <class T>
 std::vector<T> to_host(Ctx& ctx, const ConstTensor& t) {
   std::vector<T> out(static_cast<size_t>(t.numel()));
@@ -27,9 +28,9 @@ std::vector<T> to_host(Ctx& ctx, const ConstTensor& t) {
   return out;
 }
 
-// Calls `fill(part, first)` to write a contiguous tensor of rank 1 on the host, elements [first,
-// first + n) at a time: in place on the CPU, on a GPU through a buffer of 64 MiB. Likewise
-// `read(part, first)`.
+// Calls fill(part, first) on the host to write y (contiguous, rank 1), or read(part, first) to read
+// x. `part` holds elements [first, first + part.numel()): the whole tensor in place on the CPU, at
+// most 64 MiB in a host buffer per call on a GPU.
 void fill_from_host(Ctx& ctx, const Tensor& y,
                     const std::function<void(const Tensor& part, int64_t first)>& fill);
 void read_on_host(Ctx& ctx, const ConstTensor& x,

@@ -1,6 +1,6 @@
-// Order of a row's tokens, walked from its start without sorting the row: tokens are distributed
-// over bins of similar keys, whose totals show in which bin a walk stops. Only that bin is divided
-// again, or sorted if it has few tokens or their keys are equal; all else is O(V).
+// Order of a row's tokens, walked from the first one without sorting the row: tokens are
+// distributed over bins of similar keys, whose totals determine the bin in which a walk stops. Only
+// that bin is divided again, or sorted if it has few tokens or equal keys; all else is O(V).
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,21 @@ struct BinTotal {
   int64_t count = 0;
 };
 
-// Bins of equal width from `low` to `high`; the last one has all keys from its start on.
+// Bins of equal width from `low` to `high`; the last one has no upper end.
 class KeyBins {
  public:
   KeyBins(size_t count, double low, double high)
       : count_(count), low_(low), per_unit_(static_cast<double>(count) / (high - low)) {
     if (!divides()) per_unit_ = 0;
   }
-  // Whether the least and the largest key are in different bins.
+  // Returns whether `low` and `high` are in different bins.
   bool divides() const { return per_unit_ > 0 && per_unit_ < 1e300; }
   double per_unit() const { return per_unit_; }
   size_t of(double key) const {
     const double at = (key - low_) * per_unit_;
     return at < static_cast<double>(count_) ? static_cast<size_t>(at) : count_ - 1;
   }
-  // Upper bound of the bin's keys, with a little room for rounding.
+  // Returns an upper bound of the bin's keys, with a margin for rounding.
   double end(size_t bin) const {
     if (bin + 1 == count_ || !divides()) return std::numeric_limits<double>::infinity();
     return low_ + static_cast<double>(bin + 1) / per_unit_ * (1 + 1e-9);
@@ -45,7 +45,7 @@ class KeyBins {
 struct RowOrderScratch {
   static constexpr size_t kBins = 1024;
   std::vector<uint16_t> bin;     // of each token
-  std::vector<BinTotal> totals;  // of each bin, and of the tokens that are skipped
+  std::vector<BinTotal> totals;  // of each bin; the last one: of the skipped tokens
 };
 
 // Logits l and weights (V) of a row. Tokens are ordered by their keys |largest - l - centre|, ties
@@ -62,15 +62,16 @@ struct OrderedRow {
   double weight(int32_t id) const { return weights[static_cast<size_t>(id)]; }
 };
 
-// Order of one row. A second one over the same scratch invalidates the first.
+// Order of one row. Constructing another over the same scratch invalidates it.
 class RowOrder {
  public:
-  // high: upper bound of the keys of tokens with a weight.
+  // high: upper bound of the keys of tokens that are not skipped.
   RowOrder(const OrderedRow& row, double high, RowOrderScratch& scratch);
 
-  // First token, in order, for which stop.stops(weight) is true; stops() records the tokens before
-  // it. -1: none. stop.passes(total, end) is called for a bin, whose keys are at most `end`. It
-  // returns true, and records the bin's total, if no token of the bin stops.
+  // Returns the id of the first token, in order, at which `stop` stops; -1 if none.
+  //   stop.passes(total, end)  called for a bin, whose keys are at most `end`: returns true, and
+  //                            records the bin's total, if the walk stops at none of its tokens
+  //   stop.stops(weight)       called for single tokens: returns true, or records the token
   template <class Stop>
   int32_t walk(Stop& stop) const {
     for (size_t b = 0; b < RowOrderScratch::kBins; ++b) {
@@ -80,13 +81,13 @@ class RowOrder {
     return -1;
   }
 
-  // Zeroes the weights from this token's position on.
+  // Zeroes the weights of this token and of all tokens after it.
   void drop_from(int32_t id) const;
 
  private:
   static constexpr size_t kFew = 1024, kParts = 256;
 
-  // `ids` (ascending) in the row's order.
+  // Returns `ids` (ascending) sorted in the row's order.
   std::vector<int32_t> sorted(const std::vector<int32_t>& ids) const;
   std::vector<int32_t> members(size_t bin) const;
 

@@ -9,9 +9,9 @@ namespace trireme::cpu {
 
 template <class T>
 struct RowRange {
-  T largest, smallest;  // smallest above -infinity; +infinity if there is none
+  T largest, smallest;  // smallest: of those above -infinity; +infinity if there is none
 };
-// NaN is ignored.
+// Largest and smallest logit; NaN is ignored.
 TRIREME_CPU_KERNEL(row_range, (RowRange<T> * range, const T* row, int64_t n))
 
 // Distance (largest - l) / temperature above which a token has weight 0. The weights sum to at
@@ -23,7 +23,7 @@ struct RowWeights {
   const T* row;
   int64_t n;
   double largest, temperature;
-  double* weights;  // (n) exp(-distance); absent: only the sum
+  double* weights;  // (n) exp(-distance); null: only the sum is computed
   double* sum;      // NaN if the row has NaN or its largest logit is not finite
 };
 TRIREME_CPU_KERNEL(row_weights, (const RowWeights<T>& a))
@@ -36,11 +36,11 @@ struct RowKeys {
   int64_t n;
   double largest, centre;
 };
-// bin[i] = min(key per_unit, last); left_out if the weight is 0
+// bin[i] = min(key * per_unit, last), or left_out if the weight is 0
 TRIREME_CPU_KERNEL(row_bins, (const RowKeys<T>& a, double per_unit, uint16_t last,
                               uint16_t left_out, uint16_t* bin))
-// Sets weights to 0: those of tokens with a larger key, and of tokens with an equal key and a
-// smaller l. If both are equal, the weight stays only with keeps_ties.
+// Sets the weights of tokens with a larger key, or an equal key and a smaller l, to 0. If key and l
+// are both equal, the weight is kept only with keeps_ties.
 TRIREME_CPU_KERNEL(drop_above, (const RowKeys<T>& a, double key, T logit, bool keeps_ties))
 // *sum = sum of weight (largest - l) over tokens whose weight is above 0
 TRIREME_CPU_KERNEL(row_moment, (const RowKeys<T>& a, double* sum))

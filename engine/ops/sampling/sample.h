@@ -1,16 +1,18 @@
 // Sampling of tokens from logits.
 //
-// Of a row of logits l (V) the kept tokens are the first of the order (l descending, ties to the
-// lower id), with p = exp((l - max l) / temperature), filtered successively by
-//   top_k  at most the first top_k (0: all)
-//   top_p  the shortest prefix whose p sum to at least top_p of the sum over the first top_k
-//   min_p  none whose p is below min_p times the largest; the first is always kept
-//   typical_p  with q = p over their sum and H = -sum q ln q, the fewest with the least |H + ln q|
-//              (ties in the order) whose q sum to at least typical_p (Meister et al. 2022); 1: all
-// and the token is sampled at which the running sum of p exceeds u times the sum over the kept. u
-// in [0, 1) has 53 bits, from block number `position` of the Philox stream "sample" of the seed: a
-// token depends on logits, seed and position only. temperature 0 takes the first. A row with NaN,
-// with infinity, or with no finite logit gives id -1 and log-probability NaN.
+// The tokens of a row of logits l (V) are ordered by descending l, ties by ascending id. With
+// p = exp((l - max l) / temperature) they are filtered in this order:
+//   top_k      keeps the first top_k; 0: all
+//   top_p      keeps the shortest prefix whose p sum to at least top_p of the sum over these top_k
+//   min_p      drops those whose p is below min_p times the largest, except the first
+//   typical_p  with q = p over the sum of the kept p and H = -sum q ln q, keeps the fewest tokens
+//              of least |H + ln q| (ties by the order) whose q sum to at least typical_p (Meister
+//              et al. 2022); 1: all
+// The sampled token is the first at which the running sum of the kept p exceeds u times their sum.
+// u in [0, 1) has 53 bits, from block number `position` of the Philox stream "sample" of the seed:
+// a token depends only on parameters, logits, seed and position. temperature 0 samples the first
+// token. A row with NaN or +infinity, or without a finite logit, gives id -1 and log-probability
+// NaN.
 #pragma once
 
 #include <cstdint>
@@ -24,47 +26,47 @@ namespace trireme {
 struct RowSamplingParams {
   double temperature = 1.0;  // 0: the largest logit (greedy)
   int64_t top_k = 0;         // 0: all
-  double top_p = 1.0;        // smallest set of tokens whose probabilities reach top_p
-  double min_p = 0.0;        // tokens below min_p times the largest probability are dropped
+  double top_p = 1.0;        // 1: all
+  double min_p = 0.0;        // 0: all
   uint64_t seed = 0;
-  double typical_p = 1.0;  // mass of the tokens whose information is closest to the entropy
+  double typical_p = 1.0;  // 1: all
 };
 
 struct SampledToken {
   int32_t id = 0;
-  double logprob = 0;  // of the unmodified distribution (temperature 1, nothing dropped)
+  double logprob = 0;  // ln probability at temperature 1, without filters
 };
 
-// Random number of (seed, position).
+// Returns u, the random number of (seed, position).
 double sampling_uniform(uint64_t seed, int64_t position);
 
-// ln of the sum of exp(l), in float64; not finite if no token can be sampled from the row.
+// Returns ln of the sum of exp(l), in float64; not finite if no token can be sampled from the row.
 double log_normaliser(std::span<const float> logits);
-// First `count` ids of the order, or all.
+// Sets `order` to the first `count` ids in the order, or to all if V is smaller.
 void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order);
 
 // Samples one row on the host, in O(V) except for ties (row_order.h). A p below e^-50 of the
-// largest counts as zero. The others are within 2 ulp, and their sums within rounding errors: two
-// instruction sets may sample neighbouring tokens if u is that close to a boundary.
+// largest counts as zero; the others are within 2 ulp, and their sums within rounding errors. Two
+// instruction sets may sample neighbouring tokens if u is within that error of a boundary.
 SampledToken sample_row(const RowSamplingParams& params, std::span<const float> logits,
                         int64_t position);
 
-// Parameters of each row, all (R): those above except typical_p, whose ranges the caller has
-// checked.
+// Parameters of the rows, (R) each: those of RowSamplingParams except typical_p. Their ranges are
+// not checked.
 struct SampleRows {
   ConstTensor temperature, top_p, min_p;  // float64
   ConstTensor top_k, seed, position;      // int64; the seed bit-cast
 };
 
-// id (R) int32 and logprob (R) float64 of logits (R, V) float32, 0 < V < 2^31, of unit stride in V.
-// A GPU gives a row the same bits in every run and with any other rows.
+// Samples each row of logits (R, V) float32, 0 < V < 2^31, unit stride in V, into id (R) int32 and
+// logprob (R) float64. On a GPU the bits of a row do not depend on the run or on the other rows.
 //
-// It sums p in integers of S = min(52, 63 - ceil(log2 V)) bits. A unit is 2^-S of the largest p of
-// a bin, and each p is rounded by at most half a unit. All p of a bin are within a factor of
+// A GPU sums p as integers of S = min(52, 63 - ceil(log2 V)) bits. A unit is 2^-S of the largest p
+// of a bin, and each p is rounded by at most half a unit. All p of a bin are within a factor of
 // e^(1/16), except for p < e^-31: these together are rounded by less than V 2^-S e^-31. Hence the
-// relative error of a sum is at most 2^-S, apart from float64's own rounding. If u is within
-// 2^(1-S) of a boundary, a neighbour may be sampled; if top_p is, a neighbour may be kept. For V =
-// 128,256 that is 2^-45.
+// relative error of a sum is at most 2^-S, apart from float64 rounding. If u is within 2^(1-S) of a
+// boundary, a neighbour may be sampled; if top_p is, a neighbour may be kept. For V = 128,256 that
+// is 2^-45.
 void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstTensor& logits,
                  const SampleRows& rows);
 

@@ -1,8 +1,8 @@
 // Order and weights of a row's tokens in the sampler's kernels. For CUDA sources only.
 //
-// A logit key is the logit's bits, ordered like its value. A token key is a logit key with the
-// complement of the token's id as its lower bits: the larger key comes first, ties go to the lower
-// id, and no two tokens share a key.
+// A logit key is a logit's bits as an integer that is ordered like the value. A token key is a
+// logit key with the complement of the token's id as its lower bits: the larger key is first in the
+// order, equal logits are ordered by ascending id, and no two tokens share a key.
 #pragma once
 
 #include "engine/ops/backend/kernel.cuda.h"
@@ -12,7 +12,7 @@ namespace trireme::cuda {
 
 constexpr uint32_t kKeyOfMinusInfinity = 0x007fffffu, kKeyOfInfinity = 0xff800000u;
 
-// Both zeros are the same value; NaN of either sign is above infinity.
+// Both zeros have one key; NaN of either sign is above infinity.
 __device__ inline uint32_t logit_key(float logit) {
   if (logit != logit) return 0xffffffffu;
   const uint32_t bits = logit == 0.0f ? 0u : __float_as_uint(logit);
@@ -44,8 +44,8 @@ struct TokenKeys {
   }
 };
 
-// Smallest logit key from that of -infinity to `high` that satisfies `test`. All larger keys must
-// satisfy it too; `high` is not tested. All lanes of the warp take part.
+// Returns the smallest logit key, from that of -infinity to `high`, that satisfies `test`. All
+// larger keys must satisfy it too; `high` is not tested. To be called by all lanes of a warp.
 template <class Test>
 __device__ uint32_t lowest_key(uint32_t high, const Test& test) {
   uint32_t low = kKeyOfMinusInfinity;
@@ -63,11 +63,11 @@ __device__ uint32_t lowest_key(uint32_t high, const Test& test) {
 
 constexpr int kWeightBins = 512;
 
-// Bins of equal width in the distance d = (largest - logit) / temperature. The width spreads the
-// row's logits over all bins, and is at most 1/16; the last bin has all larger distances. A token's
-// weight is p / (p at the bin's start) = exp(start - d), rounded to a multiple of 1 / unit: an
-// integer, so that sums do not depend on their order, with the resolution of the bin's own
-// probabilities (the error bound is in engine/ops/sampling/sample.h).
+// Bins of equal width in the distance d = (largest - logit) / temperature. The width, at most 1/16,
+// spreads the row's logits over all bins; the last bin also has all larger distances. A token's
+// weight is p / (p at the bin's start) = exp(start - d) in multiples of 1 / unit: an integer, so
+// that sums do not depend on their order, with the resolution of the bin's own probabilities (error
+// bound: engine/ops/sampling/sample.h).
 struct WeightBins {
   double largest, inverse, per_unit, width, unit;
 
@@ -77,7 +77,7 @@ struct WeightBins {
     const double spread = min(max(bins.distance(smallest), kNarrowest), kWidest);
     bins.per_unit = static_cast<double>(kWeightBins) / spread;
     bins.width = spread / static_cast<double>(kWeightBins);
-    // The sum over a row is below 2^64, and float64 has no finer bits.
+    // The sum over a row must stay below 2^64; float64 resolves no more than 52 bits.
     bins.unit = static_cast<double>(uint64_t{1} << min(63 - id_bits, 52));
     return bins;
   }
@@ -113,7 +113,7 @@ struct WideSums {
   __device__ uint64_t value(int bin) const { return uint64_t{high[bin]} << 32 | low[bin]; }
 };
 
-// One row of logits, read four at a time, with one load if their address allows it.
+// One row of logits, read four at a time, with one load if the row is aligned.
 struct LogitRow {
   static constexpr int kPack = 4;
   using Pack = cuda::Pack<float, kPack>;
@@ -124,7 +124,7 @@ struct LogitRow {
   __device__ static LogitRow of(const float* data, int64_t columns) {
     return {data, columns, reinterpret_cast<uintptr_t>(data) % sizeof(Pack) == 0};
   }
-  // Logits from number i on; -infinity after the row's end.
+  // Returns logits [i, i + 4); -infinity beyond the row's end.
   __device__ Pack load(int64_t i) const {
     if (aligned && i + kPack <= columns) return *reinterpret_cast<const Pack*>(data + i);
     Pack pack;

@@ -1,8 +1,8 @@
-// Search for a token in the order of a row, by one thread block. For CUDA sources only.
+// Search by one thread block for a token in the order of a row. For CUDA sources only.
 //
 // Each thread has one bin of the row's histogram. Running sums over the bins determine the token's
-// bin; a pass over the row collects the tokens of that bin, which are sorted if they are no more
-// than the threads, and otherwise divided into finer bins.
+// bin; a pass over the row collects the tokens of that bin, which are sorted if they are at most as
+// many as the threads, and otherwise divided into finer bins.
 #pragma once
 
 #include "engine/ops/sampling/sample_order.cuda.h"
@@ -27,7 +27,7 @@ struct Goal {
   double mass = 0;
   bool exceeds = false;  // exceed the mass, else reach it
 
-  // Whether the token may be among those of this amount.
+  // Returns whether the token may be among those counted in `own`.
   __device__ bool may_have(const Amount& own) const {
     return count > 0 ? own.count > 0 : own.mass > 0;
   }
@@ -43,13 +43,13 @@ struct SearchShared {
   TokenKeys keys;
   WeightBins bins;
   uint32_t largest;              // logit key
-  Amount row_bins[kWeightBins];  // of the row's histogram
+  Amount row_bins[kWeightBins];  // the row's histogram
   WideSums<kWeightBins> weights;
   uint32_t counts[kWeightBins];
-  int collected;  // at most kSearchThreads: all tokens of the range
+  int collected;  // keys collected; above kSearchThreads: the range has more tokens than fit
   uint64_t collected_keys[kSearchThreads];
   Amount of_warp[kSearchWarps];
-  Amount before, through;  // the chosen bin
+  Amount before, through;  // running amounts before and through the chosen bin or token
   int codes[kWarp];
   double sums[kWarp];
   uint64_t integers[kWarp];
@@ -58,7 +58,7 @@ struct SearchShared {
 struct TokenSearch {
   SearchShared* shared;
 
-  // Token keys from low to high, in bin `bin`.
+  // Token keys from low to high (inclusive), all in bin `bin`.
   struct Range {
     uint64_t low, high;
     int bin;
@@ -72,7 +72,7 @@ struct TokenSearch {
     return {count, shared->bins.scale(bin) * static_cast<double>(weight)};
   }
 
-  // Sum over the threads before this one, in an order fixed by the block's size.
+  // Returns the sum of x over the threads before this one, in an order fixed by the block's size.
   __device__ Amount sum_before(const Amount& x) const {
     const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;
     const auto from_lane = [](const Amount& a, int from) {
@@ -97,9 +97,9 @@ struct TokenSearch {
     return (warp == 0 ? Amount{} : before_warp) + (lane == 0 ? Amount{} : before_lane);
   }
 
-  // Number of the first thread, in order, at which the running amount from `base` on satisfies the
-  // goal. If rounding errors prevent that: the last thread that may have the token. Sets
-  // shared->before and ->through to the running amounts before and after that thread.
+  // Returns the first thread at which the running amount, starting from `base`, satisfies the goal;
+  // if rounding errors leave none, the last thread that may have the token. Sets shared->before and
+  // shared->through to the running amounts before and through that thread.
   __device__ int choose(const Amount& amount, const Amount& base, const Goal& goal) const {
     const int t = static_cast<int>(threadIdx.x);
     const Amount before = base + sum_before(amount), through = before + amount;
@@ -158,7 +158,8 @@ struct TokenSearch {
     }
   }
 
-  // Collects the range's tokens: their weights and counts in bins of 2^shift token keys, and keys.
+  // Collects the tokens of the range: weights and counts in bins of 2^shift keys, and up to
+  // kSearchThreads keys.
   __device__ void collect(const Range& range, int shift) const {
     const int t = static_cast<int>(threadIdx.x);
     shared->weights.low[t] = shared->weights.high[t] = shared->counts[t] = 0;
@@ -197,6 +198,7 @@ struct TokenSearch {
       }
   }
 
+  // Returns the first token at which the running amount satisfies the goal.
   __device__ Found find(const Goal& goal) const {
     constexpr int kBinBits = 9;
     static_assert(1 << kBinBits == kWeightBins);
@@ -225,7 +227,7 @@ struct TokenSearch {
     }
   }
 
-  // Sum of p over all tokens whose keys are at least `key`.
+  // Returns the sum of p over all tokens whose keys are at least `key`.
   __device__ double mass_through(uint64_t key) const {
     const WeightBins& bins = shared->bins;
     const int bin = bins.bin(logit_of(shared->keys.logit(key)));
@@ -240,7 +242,7 @@ struct TokenSearch {
     return mass + amount_of(0, block_sum(sum, shared->integers), bin).mass;
   }
 
-  // Smallest key of a token that is at least `key`; there must be one.
+  // Returns the smallest token key that is at least `key`; there must be one.
   __device__ uint64_t last_token(uint64_t key) const {
     constexpr int kPack = LogitRow::kPack;
     const LogitRow row = shared->row;

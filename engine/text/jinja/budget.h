@@ -7,8 +7,8 @@
 
 namespace trireme::jinja {
 
-// Remaining steps of the rendering on this thread. Code that iterates over elements or bytes spends
-// steps here first: a template's steps count its nodes, and one node may do much work.
+// Remaining steps of the rendering on this thread: one per visited node, and those that code spends
+// before it iterates over elements or bytes, so that a node with much work costs more.
 class Budget {
  public:
   explicit Budget(int64_t steps);
@@ -21,7 +21,7 @@ class Budget {
   int64_t limit_, left_;
   Budget* before_;
 };
-// Spends steps of this thread's innermost Budget, and fails once it is used up; without a Budget
+// Spends steps of this thread's innermost Budget; fails if it has too few left. Without a Budget
 // nothing is counted.
 void spend(int64_t steps);
 void spend_bytes(size_t bytes);  // one step per 256 bytes

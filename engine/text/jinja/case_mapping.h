@@ -19,7 +19,7 @@ std::string title_case(const std::string& s);
 std::string words_capitalized(const std::string& s);
 // str.capitalize(): the first character in upper case, the others in lower case.
 std::string capitalized(const std::string& s);
-// "isupper", "islower", "istitle"
+// str.isupper(), str.islower() or str.istitle(); kind: its name.
 bool is_cased(const std::string& s, const std::string& kind);
 
 }  // namespace trireme::jinja

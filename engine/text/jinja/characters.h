@@ -2,9 +2,9 @@
 //
 // A mark is the byte 0xFF, which never occurs in UTF-8. It belongs to the character before it: it
 // is kept or removed with that character, and is neither counted nor compared. If a text is split
-// at a part with marks, the remainder starts with a mark, which belongs to its first character: the
-// joined text still has it. ConversationWriter protects special tokens spelled in messages by
-// marks.
+// at a part with marks, the remainder starts with a mark, which belongs to its first character, so
+// that the joined text still has it. ConversationWriter marks the special tokens spelled in
+// messages.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace trireme::jinja {
 
 inline constexpr char kMark = '\xFF';
 
-// Position after the character at `at` and its marks.
+// Returns the position after the character at `at` and its marks.
 size_t next_place(std::string_view text, size_t at);
 bool has_marks(std::string_view text);
 std::string without_marks(std::string_view text);
@@ -55,12 +55,12 @@ class Search {
  public:
   explicit Search(const std::string& text);
   const std::string& plain() const { return marks_.empty() ? text_ : plain_; }
-  // First occurrence at or after `from`, and last one that ends at or before `until`; npos if there
-  // is none. `part` has no marks.
+  // Returns the first occurrence at or after `from`, or the last one that ends at or before
+  // `until`; npos if there is none. `part` must have no marks.
   size_t find(std::string_view part, size_t from = 0) const;
   size_t find_last(std::string_view part, size_t until = std::string::npos) const;
-  // Text in [begin, end) with its marks. removed: number of bytes before `begin` that are dropped;
-  // if they had marks, the result starts with one.
+  // Returns the text in [begin, end) with its marks. removed: number of bytes before `begin` that
+  // are dropped; if they had marks, the result starts with one.
   std::string cut(size_t begin, size_t end = std::string::npos, size_t removed = 0) const;
 
  private:

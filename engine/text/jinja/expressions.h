@@ -35,21 +35,21 @@ class Tokens {
 };
 
 inline constexpr int kMaxNesting = 200;  // of brackets and blocks in a source
-// Operators, members and filters of an expression: each is a level of the evaluated tree.
+// Maximum operators, members and filters of an expression: each is a level of the evaluated tree.
 inline constexpr int kMaxLinks = 2000;
 
 class ExpressionReader {
  public:
   explicit ExpressionReader(Tokens& tokens) : t_(tokens) {}
   ExpressionPtr read();           // a conditional expression
-  ExpressionPtr read_or_tuple();  // also a, b
-  ExpressionPtr read_or();        // without a condition, as in a for's filter
-  ExpressionPtr read_iterable();  // of a for: the same, also a, b
-  // Filters of a block, whose input is Renderer::given; begun: the first one has no "|". nullptr if
-  // there are none.
+  ExpressionPtr read_or_tuple();  // the same, or a tuple without parentheses: a, b
+  ExpressionPtr read_or();        // without a condition, as in the filter of a for
+  ExpressionPtr read_iterable();  // of a for: read_or(), or a tuple of such without parentheses
+  // Reads the filters of a block, whose input is Renderer::given; begun: the first one has no "|".
+  // nullptr if there are none.
   ExpressionPtr read_block_filters(bool begun);
 
-  // Which of a macro's implicit arguments have been read since the caller last reset this.
+  // Implicit arguments of a macro that have been read since the caller last reset this.
   struct Specials {
     bool caller = false, kwargs = false, varargs = false;
   };

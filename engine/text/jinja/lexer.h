@@ -1,4 +1,4 @@
-// Lexer: a template as text and tokens, after white-space control of tags.
+// Lexer: splits a template into text and tokens, and applies the white-space control of tags.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ class Scope {
   explicit Scope(std::shared_ptr<Scope> around = nullptr) : around_(std::move(around)) {}
   const Value* find(const std::string& name) const;
   void set(const std::string& name, Value value) { names_[name] = std::move(value); }
-  // Records names of this scope that are looked up from now on in a set, which must outlive it.
+  // Adds the names of this scope that are looked up from now on to a set, which must outlive it.
   void record_reads(std::set<std::string>* names) { reads_ = names; }
 
  private:
@@ -48,7 +48,7 @@ struct Renderer {
 
   void step();  // counts a visited node
   void write(const std::string& text);
-  // Output of a block, captured instead of written.
+  // Returns the output of a block, captured instead of written.
   std::string written(const std::function<void()>& block);
   // Checks the size of a value before it is created.
   void check_size(int64_t bytes) const;

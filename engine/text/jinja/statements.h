@@ -68,8 +68,8 @@ struct With : Statement {
   StatementBlock body;
 };
 
-// {% block name %}: written in place, since chat templates are never extended. It sees the names
-// set outside of all loops and macros, or with "scoped" the enclosing ones.
+// {% block name %}: written in place, since chat templates are never extended. It can read the
+// names set outside of all loops and macros, or with "scoped" those of the enclosing scopes.
 struct NamedBlock : Statement {
   NamedBlock(bool s, StatementBlock b) : scoped_(s), block_(std::move(b)) {}
   Flow run(Renderer& r, const ScopePtr& scope) const override;

@@ -36,8 +36,8 @@ struct Tuple {
   bool is_group = false;  // of groupby: its elements are also named grouper and list
 };
 
-// Frees a held value. Frees deeply nested values a little later, one level at a time, because
-// recursion over them would overflow the stack.
+// Frees a held value. Deeply nested values are freed later, one level at a time, because recursion
+// over them would overflow the stack.
 void free_held(void* what, void (*free)(void*));
 template <class T>
 std::shared_ptr<T> held(T value) {
@@ -78,9 +78,9 @@ class Value {
   const std::string& undefined_name() const { return std::get<Undefined>(v_).name; }
 
   bool truth() const;
-  // For integers and bools; false for others.
-  bool to_integer(int64_t& i) const;  // not for LongInteger
-  bool to_real(double& d) const;      // integers too
+  // Conversions; false for other types.
+  bool to_integer(int64_t& i) const;  // integers of 64 bits and bools
+  bool to_real(double& d) const;      // all numbers and bools
 
  private:
   template <class T>
@@ -147,8 +147,8 @@ int64_t length_of(const std::string& text);
 std::string slice_of(const std::string& text, int64_t begin, int64_t end, int64_t step);
 List slice_of(const List& list, int64_t begin, int64_t end, int64_t step);
 
-// Elements that a for-loop iterates over; fails for values that are not iterable. Strings yield
-// their characters.
+// Elements that a for loop iterates over: the characters of a string, the keys of a dict, none of
+// an undefined value. Fails for values that are not iterable.
 List elements_of(const Value& v);
 
 }  // namespace trireme::jinja

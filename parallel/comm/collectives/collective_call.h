@@ -41,8 +41,8 @@ struct CollectiveCall {
 // Runs the call on host memory, in the one thread that may be inside the transport (CommWorker).
 void run_on_host(GroupState& group, const CollectiveCall& call);
 
-// Bytes that group rank `rank` of `size` sends if the whole operation runs on one ring, as the
-// host's ring counts them. All backends for GPU tensors count by this formula.
+// Bytes that group rank `rank` of `size` sends in the host's point-to-point algorithm for the call,
+// without shared windows. The NCCL backend counts by this formula.
 int64_t ring_bytes(const CollectiveCall& call, int rank, int size);
 
 }  // namespace trireme

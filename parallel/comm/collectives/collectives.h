@@ -34,6 +34,7 @@ bool window_all_gather_pieces(Operation& op, int64_t width, void* data, int64_t 
 
 // out: size * bytes, every piece is overwritten; in: bytes (may be its own piece of out).
 void ring_all_gather(Operation& op, void* out, const void* in, int64_t bytes);
+// out (n) = piece `rank` of the reduction of the ranks' in (size * n); may be that piece of in.
 void ring_reduce_scatter(Operation& op, DType dtype, ReduceOp reduce, void* out, const void* in,
                          int64_t n);
 // In place over the pieces of piece_of(n, size, r), which differ by at most one element. Both send

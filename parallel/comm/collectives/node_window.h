@@ -8,10 +8,10 @@
 //      several nodes, the slice then passes around a ring of the nodes' ranks i) and into the
 //      result slot
 //   3. every rank copies the others' slices out of the result slot
-// In reduce-scatter and all-gather each rank owns one piece of the tensor, and every step moves one
-// part of each rank's piece. Reduce-scatter: step 1 copies the parts of the other ranks, step 2
-// reduces the own part to its final place. All-gather: step 1 copies the own part, step 2 copies
-// the others' parts out. Neither has a step 3.
+// In reduce-scatter and all-gather each rank owns one piece of the tensor, and one part of each
+// rank's piece passes through at a time. Reduce-scatter: step 1 copies the other ranks' parts in,
+// step 2 reduces the rank's own part into its tensor. All-gather: step 1 copies the rank's own part
+// in, step 2 copies the others' parts out. Neither has a step 3.
 // Each rank announces steps 1 and 2 in its own counters, which no other rank writes. While the
 // others still reduce piece s, a rank copies piece s + 1 into the other buffer.
 #pragma once

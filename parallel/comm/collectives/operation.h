@@ -65,8 +65,8 @@ class Operation {
     return group_.rank_state->scratch(which, bytes);
   }
 
-  // `to` and `from` of the parts are group ranks; the group's context is added to tags. Skips parts
-  // of 0 bytes unless `empty_too`.
+  // At most two parts in each direction. Their `to` and `from` are group ranks; the group's context
+  // is added to their tags. Skips parts of 0 bytes unless `empty_too`.
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
                 bool empty_too = false);
   // One step of a collective: one message in each direction.

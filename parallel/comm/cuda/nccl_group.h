@@ -22,9 +22,9 @@ struct NcclComm {
   std::mutex mutex;
 };
 
-// Monitor thread of a rank's NCCL communicators. Aborts them when a rank is lost or NCCL reports an
-// error, so that no device work waits for ever. Reports NCCL errors, and work without progress for
-// comm.timeout. The watchdog of the process, if any, then ends the rank
+// Monitor thread of a rank's NCCL communicators. Reports NCCL errors, and work without progress for
+// comm.timeout, as losses. Aborts the communicators when a rank is lost, so that no device work
+// waits forever. The watchdog of the process, if any, then ends the rank
 // (parallel/comm/liveness/watchdog.h).
 class NcclWatch {
  public:
@@ -66,10 +66,10 @@ class NcclWatch {
   std::thread thread_;
 };
 
-// Waits on the host until the communicator's last call has completed. NCCL passes every call to a
-// thread of its own. That thread connects the ranks when a communicator is made and at the first
-// operation of each kind; afterwards it only queues a kernel. Throws if a rank is lost, if NCCL
-// reports an error, and after comm.timeout.
+// Waits until NCCL's thread has processed the communicator's last call (not until the device has
+// run it). That thread connects the ranks when a communicator is made and at the first operation of
+// each kind; afterwards it only queues a kernel. Throws if a rank is lost, if NCCL reports an
+// error, and after comm.timeout.
 void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
 
 // Makes an NCCL communicator over `ranks` (group ranks, including this one), numbered by their
@@ -82,7 +82,7 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
 // Aborts this rank's communicator without the others.
 void abort_nccl_comm(NcclComm& comm) noexcept;
 // Ends a communicator together with its other ranks, once none has work left in it. If a rank is
-// lost, aborts it without the others.
+// lost, or the others do not end it within 5 seconds, aborts it without them.
 void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept;
 
 }  // namespace trireme::cuda

@@ -74,9 +74,9 @@ class Liveness {
   void terminate();  // a SIGTERM ends this rank now
 
   // For the watchdog's message. enter(): sets the operation in progress, unless it is nested in
-  // another; returns the previous one, to be restored at its end. await(): posted message that the
-  // rank's own thread waits for; null: none. where(): description of the operation that a loss has
-  // stopped, else of the awaited message, else of the operation in progress.
+  // another; returns the previous one, to be restored at its end. await(): sets the posted message
+  // for which the rank's own thread waits; null: none. where(): description of the operation that a
+  // loss has stopped, else of the awaited message, else of the operation in progress.
   const OpInfo* enter(const OpInfo* op);
   void await(const OpInfo* op);
   std::string where() const;
@@ -85,20 +85,22 @@ class Liveness {
   // that died or are silent; counted: seconds since the last call during which this process ran.
   void beat();
   void look(double counted);
-  std::vector<int> process_handles() const;  // readable once a process that should live has ended
-  // A rank of the host is stopped in a debugger: waiting for it does not time out.
+  // pidfds of the host's ranks that should still be running; readable once the process has ended.
+  std::vector<int> process_handles() const;
+  // True while a debugger traces a silent rank of the host: waiting then does not time out.
   bool held() const { return held_.load(); }
 
   // Throws Error(kLostRank) if a rank is lost, if `awaited` (world rank, or -1) has died or left,
   // or if `waited` seconds exceed the timeout. Cheap enough to call every few milliseconds.
   void check(const OpInfo& op, int awaited, double waited);
-  // Work to do while this rank waits inside an operation: moves posted messages. Returns the delay
+  // Called while this rank waits inside an operation: progresses posted messages. Returns the delay
   // until the next call; zero: no call needed.
   std::function<std::chrono::microseconds()> background;
   void throw_if_lost(const OpInfo& op);
-  // Waits briefly for another rank's report, then throws with that report's reason, else with this
-  // one.
+  // Waits up to 1.5 seconds for another rank's report and throws with its reason; without one,
+  // fails with `reason`.
   [[noreturn]] void fail_after_grace(const OpInfo& op, const std::string& reason);
+  // Reports a loss, then throws Error(kLostRank) with the reason of the first report.
   [[noreturn]] void fail(const OpInfo& op, const std::string& reason,
                          LossCause cause = LossCause::kReported);
 

@@ -2,20 +2,19 @@
 // messages.
 //
 // Every beat is one byte. A connection that ends without a goodbye means that the peer's process
-// has died. One that stays silent while the peer's kernel still acknowledges our beats means that
-// the process does not run. One that acknowledges nothing means that its machine or the network
-// hangs. A rank that knows of a loss passes it on with the reason, so that every rank reports the
-// same one.
+// has died; silence while the peer's kernel still acknowledges our beats, that the process does not
+// run; no acknowledgement either, that its machine or the network hangs. A rank that knows of a
+// loss passes it on with the reason, so that every rank reports the same one.
 #pragma once
 
 #include "parallel/comm/liveness/liveness.h"
 
 namespace trireme {
 
-// Seconds until a process counts as lost that sends nothing while its kernel still acknowledges. A
-// process that computes still beats from a separate thread. A stopped process cannot be
-// distinguished here from one that gets no processor, so this is longer than kStoppedSeconds. The
-// other limit is kHangsSeconds (liveness.h).
+// Silence after which a process counts as lost while its kernel still acknowledges our beats; if
+// that does not either, the limit is kHangsSeconds (liveness.h). A process that computes still
+// beats from a separate thread. A stopped process cannot be distinguished here from one that gets
+// no processor, so this is longer than kStoppedSeconds.
 inline constexpr double kUnresponsiveSeconds = 9;
 
 // Used by one thread at a time (the watchdog's). Borrows the descriptors, which must be
@@ -31,8 +30,7 @@ class PeerLinks {
   std::vector<int> descriptors() const;
   void beat();
   void look(double counted, Liveness& liveness);  // as Liveness::look
-  // Final message of this rank: the first loss it knows of, or that a SIGTERM ends it now, or
-  // goodbye.
+  // Final message of this rank: a loss and its reason, its end by SIGTERM, or its normal end.
   void broadcast_loss(const std::string& reason, LossCause cause);
   void say_terminated();
   void say_goodbye();

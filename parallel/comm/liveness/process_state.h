@@ -8,7 +8,7 @@ namespace trireme {
 struct ProcessState {
   char letter = '?';    // as in /proc/PID/status: R, S, D, T (stopped), t, Z, ...; '?': unknown
   bool traced = false;  // by a debugger
-  // It has crashed and its core is being dumped: it counts as dead, although it has not ended yet.
+  // Crashed, and its core is being dumped: counts as dead, although it has not ended yet.
   bool dumping = false;
 };
 ProcessState process_state(int pid);

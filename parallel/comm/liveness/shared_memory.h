@@ -21,7 +21,7 @@ class SharedMemory {
   static SharedMemory create(int64_t bytes);
   // Maps a block of `bytes` created by another rank of this host, which must not have called
   // close_address() yet. Throws Error if it cannot be reached, as between containers, or if the
-  // address is not such a block: a peer may name any file of any process.
+  // address does not name such a block of this user: a peer may send any address.
   static SharedMemory attach(const std::string& address, int64_t bytes);
   const std::string& address() const { return address_; }
   void close_address();  // once all have attached; the mapping stays

@@ -17,7 +17,7 @@ enum class CommKind : uint8_t {
   kSend,
   kRecv,
   kBarrier,
-  kControl,  // checks of the debug mode, set-up of windows, splits
+  kControl,  // strings, splits, set-up of windows and NCCL, checks of the debug mode
 };
 inline constexpr size_t kCommKinds = 9;
 const char* comm_kind_name(CommKind kind);
@@ -28,7 +28,8 @@ struct Traffic {
     int64_t payload_bytes = 0;  // size of the caller's operand on this rank
     int64_t sent_bytes = 0;     // point-to-point: added at each send
     int64_t window_bytes = 0;   // node-local window: added at each copy into it
-    double seconds = 0;         // wall time inside the operation, including waits for peers
+    // Wall time inside the operation, including waits for peers; 0 for posted messages and NCCL.
+    double seconds = 0;
     Counter& operator+=(const Counter& other);
     Counter operator-(const Counter& before) const;
   };

@@ -3,13 +3,14 @@
 //
 // It wakes when a process of the host or a connection ends, and ten times a second. It calls no
 // MPI. On a loss it
-//   1. sets the time at which the process ends with ExitCode::kLostRank, one second from now;
-//      another thread enforces it, even if all others hang, for example while printing;
+//   1. sets the time at which the process ends with ExitCode::kLostRank, one second from now (1.5
+//      after a LossCause::kReported); another thread enforces it, even if all others hang, for
+//      example while printing;
 //   2. prints one line: the rank, the operation it waits in, the lost rank and the cause.
 // Until then the other threads may leave by their own exceptions (Liveness::check); a rank that
-// does so has ten seconds from stop() to end. Where a rank reported its own failure, step 2 is
-// delayed a moment, because the same failure often occurs on all ranks, and each then prints its
-// own message.
+// does so has ten seconds from stop() to end. After a LossCause::kReported, step 2 is delayed by
+// half a second and left out if stop() is called meanwhile: the same failure often occurs on all
+// ranks, and each then prints its own message.
 //
 // mpirun sends SIGTERM to the ranks that survive another's death, and SIGKILL one second later. If
 // the process has no other handler of SIGTERM, the watchdog handles it: it first looks for a dead
@@ -26,12 +27,14 @@
 
 namespace trireme {
 
-// Prints one line for the user; called once, from the watchdog's thread.
+// Prints one line for the user. Called from the watchdog's thread or by stop(), once for a loss and
+// once for a SIGTERM.
 using Announce = std::function<void(const std::string&)>;
 
 class Watchdog {
  public:
-  // liveness must have joined its board. One watchdog at a time handles SIGTERM of a process.
+  // liveness must have joined its board, if it has one. One watchdog at a time handles SIGTERM of a
+  // process.
   // says_terminated: print a line when SIGTERM ends this rank. For runs on several hosts, where a
   // rank may not know of a loss on another host.
   Watchdog(Liveness& liveness, PeerLinks links, bool says_terminated, Announce announce);
@@ -39,8 +42,8 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Ends the thread and reports to the peers on other hosts what this rank knows: a loss, or
-  // goodbye. Announces a loss that was not announced yet.
+  // Ends the thread and sends the peers on other hosts the loss that this rank knows of, or a
+  // goodbye. Announces a loss that was not announced yet, unless it is a LossCause::kReported.
   void stop();
 
   // request: called in the watchdog's thread for each SIGTERM while no rank is lost; null: the

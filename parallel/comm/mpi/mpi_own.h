@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-// Sums in float32. n: elements of the larger operand, a multiple of the ranks, below 2^31.
+// Sums in float32. n: elements of the larger operand, below 2^31 and a multiple of the number of
+// ranks.
 //   kAllReduce      out (n) in place          kAllGather   out (n) from in (n / ranks)
 //   kReduceScatter  out (n / ranks) from in   kAllToAll    out (n) from in (n)
 //   kBroadcast      out (n) from rank 0

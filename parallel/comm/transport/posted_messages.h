@@ -1,4 +1,4 @@
-// Posted messages of a rank on their way into its transport.
+// Queue and liveness checks of a rank's posted messages, for its transport.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,13 @@ class PostedQueue {
   std::atomic<int> count_{0};
 };
 
-// Liveness checks of the peers of posted messages, at most every few milliseconds.
+// Liveness checks of the peers of posted messages, every 20 milliseconds.
 class PostedWatch {
  public:
-  // Error of a loss that ends every posted message, or null.
+  // Checks the peer of one message. Returns null, or the error of a loss, which ends every posted
+  // message.
   std::exception_ptr look(Liveness& liveness, PostedMessage& message);
-  bool due();  // time for the next check of all messages
+  bool due();  // true once per interval: check all messages now
 
  private:
   std::chrono::steady_clock::time_point looked_;

@@ -15,6 +15,7 @@
 
 namespace trireme {
 
+// Connections by line (RankGreeting::line) and rank.
 constexpr int kRankLines = 2;
 using RankLines = std::array<std::vector<Socket>, kRankLines>;
 

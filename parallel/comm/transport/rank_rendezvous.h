@@ -1,7 +1,7 @@
 // Rendezvous of ranks over TCP.
 //
 // Every rank listens, rank 0 at a port known to all. A rank connects to rank 0, receives the
-// addresses of the others, and connects to the ranks below it. On each connection both sides prove
+// addresses of the others, and connects to the lower ranks. On each connection both sides prove
 // that they know the secret of the run without sending it (shared_secret.h):
 //   listener -> rank: RankChallenge
 //   rank -> listener: RankGreeting
@@ -24,9 +24,11 @@ struct RankSockets {
 };
 
 // Connects the ranks. Listens at one address only: rank 0 at MASTER_ADDR, another rank at the
-// address from which it reaches rank 0; at all interfaces if listen_address says so. Connections
-// that do not prove to be ranks of this run are closed, the first of them with a warning; they
-// delay no rank, since all connections are served at once and each has a limited time.
+// address from which it reaches rank 0, unless listen_address names another. Listens at all
+// interfaces if listen_address is "*", and on rank 0 if MASTER_ADDR is a name of its own host that
+// resolves to loopback. Connections that do not prove to be ranks of this run are closed, the first
+// ten with a warning; they delay no rank, since all connections are served at once and each has a
+// limited time.
 // Error(kLostRank) if not all ranks join in time, InputError if they do not belong together.
 RankSockets connect_ranks(const TcpOptions& options);
 

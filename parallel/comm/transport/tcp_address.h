@@ -33,7 +33,7 @@ bool is_literal_address(const std::string& host);
 // Address of all interfaces of this machine: IPv6 and IPv4 if the kernel has both.
 TcpAddress any_tcp_address(int port);
 
-// Both return a closed socket and set errno if the system refuses.
+// Both return a closed Socket (open() is false) and set errno on failure.
 Socket listen_at(const TcpAddress& address);
 // Returns a blocking socket. Stops waiting for an address that drops packets (a firewall, a full
 // queue) at `end`, with ETIMEDOUT.

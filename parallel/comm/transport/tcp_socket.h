@@ -16,7 +16,7 @@ class Socket {
   bool open() const { return fd_ >= 0; }
   void set_non_blocking() const;
   void set_blocking() const;
-  void shut_down() const noexcept;  // wakes the other side
+  void shut_down() const noexcept;  // both directions: ends the peer's reads
 
  private:
   int fd_ = -1;

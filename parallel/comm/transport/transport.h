@@ -24,7 +24,7 @@ struct RecvPart {
   int64_t bytes = 0;  // the message must have exactly this size
 };
 
-// Message that is transferred while its rank does other things.
+// Message that is transferred while its rank computes or runs other operations.
 struct PostedMessage {
   bool sends = false;  // else it receives
   int peer = 0;        // world rank
@@ -58,11 +58,12 @@ class Transport {
   virtual void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
                         const OpInfo& op, Liveness& liveness) = 0;
 
-  // Takes over a message and returns at once, whatever the peer does. Any thread, at any time.
+  // Accepts a message and returns without waiting for the peer. Any thread, at any time.
   virtual void post(std::shared_ptr<PostedMessage> message) = 0;
-  // Moves posted messages without waiting, and fails them if a rank is lost. Called only by the
-  // thread inside the transport; exchange() does so itself while it waits. Returns the delay until
-  // the next call while a thread waits for one of them; zero: none in progress. Throws nothing.
+  // Progresses posted messages without waiting, and fails them if a rank is lost. Called only by
+  // the thread inside the transport; exchange() does the same while it waits. Returns the delay
+  // until the next call while a thread waits for one of them; zero: none in progress. Throws
+  // nothing.
   virtual std::chrono::microseconds progress(Liveness& liveness) = 0;
 
   // True if each rank is a process, which may die or be stopped alone.
@@ -70,9 +71,9 @@ class Transport {
   // Descriptors of a connection to every rank for heartbeats only (PeerLinks); -1: none to that
   // rank. Empty: this transport has no such connections.
   virtual std::vector<int> life_lines() const { return {}; }
-  // This rank fails: wakes peers that liveness does not reach. Throws nothing.
+  // Called when this rank fails: wakes peers that liveness does not reach.
   virtual void broadcast_loss() noexcept {}
-  // Ends normally, after all ranks have said goodbye. Not called after a loss.
+  // Normal end, after the last barrier of the run (OpInfo::goodbye). Not called after a loss.
   virtual void finish() {}
 };
 
@@ -84,8 +85,8 @@ std::unique_ptr<Transport> make_thread_transport(std::shared_ptr<ThreadHub> hub,
 // One rank, no peers.
 std::unique_ptr<Transport> make_single_transport();
 
-// Initialises MPI (once per process; MPI_THREAD_SERIALIZED: only the thread inside a transport call
-// uses MPI) and finalises it in finish(). After a loss MPI is not finalised: the launcher sees the
+// Initializes MPI (once per process; MPI_THREAD_SERIALIZED: only the thread inside a transport call
+// uses MPI) and finalizes it in finish(). After a loss MPI is not finalized: the launcher sees the
 // process end without MPI_Finalize and stops the other ranks. InputError in a program built without
 // MPI; check has_mpi() before.
 std::unique_ptr<Transport> make_mpi_transport();
@@ -104,7 +105,7 @@ struct TcpOptions {
   int size = 1;
   double timeout_s = 600;
   std::string secret = {};          // of the run; empty: any process that reaches a port may join
-  std::string listen_address = {};  // empty: where the others connect to; "*": all interfaces
+  std::string listen_address = {};  // empty: as connect_ranks() chooses; "*": all interfaces
   int listener = -1;                // rank 0: socket that already listens at master_port; owned
 };
 std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options);

@@ -11,8 +11,8 @@
 namespace trireme {
 
 struct WeightsRequest {
-  std::string model;  // path of the new weights; empty: the served path
-  std::string mode = "wait";
+  std::string model;          // path of the new weights; empty: the served path
+  std::string mode = "wait";  // "wait", "abort" or "keep" (Handover)
   std::vector<std::string> unknown;
 };
 

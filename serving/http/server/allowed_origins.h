@@ -1,4 +1,4 @@
-// Allowed origins: those whose web pages may use the server (CORS of the Fetch standard).
+// CORS policy of a server (Fetch standard): the origins whose web pages may call it.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ class AllowedOrigins {
  public:
   AllowedOrigins() = default;  // allows none: no response has CORS headers
   // origins: "*" (all), or an origin as browsers write it: http://HOST or https://HOST, with :PORT
-  // unless it is the scheme's default. InputError for anything else.
+  // unless it is the scheme's default. InputError for another scheme, upper case or a path.
   explicit AllowedOrigins(std::vector<std::string> origins);
 
   // CORS headers of every response to this request.
   Headers headers(const RequestHead& head) const;
   // Response to a preflight (OPTIONS with Origin and Access-Control-Request-Method, which browsers
-  // send without an API key): 200, or 403 for an origin that is not allowed. Absent: the request is
-  // no preflight, or no origins are allowed.
+  // send without an API key): 200, or 403 for an origin that is not allowed. nullopt: the request
+  // is not a preflight, or no origins are allowed.
   std::optional<HttpResponse> preflight(const RequestHead& head) const;
 
  private:

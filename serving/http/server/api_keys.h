@@ -15,15 +15,16 @@ namespace trireme {
 class ApiKeys {
  public:
   // Admin keys have the rights of user keys, too. Without any key every client has the rights of a
-  // user, and none those of an admin.
+  // user, and none has those of an admin. open_metrics: metrics need no key. InputError if a key is
+  // empty.
   ApiKeys() = default;
   ApiKeys(const std::vector<std::string>& user_keys, const std::vector<std::string>& admin_keys,
           bool open_metrics = false);
 
   bool empty() const { return keys_.empty(); }
-  // Checks the header Authorization, "Bearer KEY" (nullptr: absent). Throws ApiError 401 or 403.
+  // Checks the Authorization header, "Bearer KEY" (nullptr: absent). Throws ApiError 401 or 403.
   // Returns a name for the key: equal for equal keys, and independent of the key's text; "" if the
-  // server has at most one key.
+  // server has at most one key or `access` needs none.
   std::string check(const std::string* authorization, Access access) const;
 
  private:
@@ -38,8 +39,8 @@ class ApiKeys {
 };
 
 // Reads API keys from a file: one per line, trimmed. Ignores empty lines and lines that begin with
-// #. InputError when the file cannot be read or has no key. Logs a warning when every user of the
-// machine may read the file.
+// #. InputError when the file cannot be read, is too large or has no key. Logs a warning when every
+// user of the machine may read the file.
 std::vector<std::string> read_api_keys(const std::string& path);
 
 }  // namespace trireme

@@ -45,7 +45,7 @@ class ByteBudget {
 };
 
 // One budget for all requests, and within it one per tenant, so that no API key uses up the bytes
-// of the others. Requests without a key (tenant "") come from the only user, and may use all.
+// of the others. Requests of tenant "" (the server has at most one key) may use all bytes.
 class TenantBudgets {
  public:
   TenantBudgets(int64_t all, int64_t of_a_tenant)

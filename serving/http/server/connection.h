@@ -1,5 +1,5 @@
-// Connection of a server: serves its requests one after the other. For .cpp files only (includes
-// Asio).
+// Server side of one HTTP connection: serves its requests one after the other. For .cpp files only
+// (includes Asio).
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
              std::unique_ptr<HttpTransport> transport);
   ~Connection();
   void start(bool tls);
-  // Closes the connection when it is idle. Before its first request it gets limits.unasked_time to
-  // send one. Any thread.
+  // Closes the connection when it is idle. A client that has not sent a request yet has
+  // limits.unasked_time to send one. Any thread.
   void leave_when_idle();
 
  private:

@@ -25,7 +25,7 @@ class ConnectionSlot {
       : state_(std::move(state)), group_(std::move(group)) {}
 
   std::shared_ptr<ServerState> state_;
-  std::string group_;  // part of the address whose connections share a limit
+  std::string group_;  // IPv4 address or IPv6 /64 prefix, whose connections share a limit
 };
 
 }  // namespace trireme

@@ -23,7 +23,7 @@ struct RequestHead {
   int version = 11;  // HTTP version times ten
   Headers headers;   // names in lower case
   bool keep_alive = true;
-  std::optional<uint64_t> content_length;  // absent for chunked and for no body
+  std::optional<uint64_t> content_length;  // nullopt: chunked, or no Content-Length header
   bool chunked = false;
 
   // Value of the first header of that name; nullptr: absent.
@@ -35,9 +35,9 @@ struct HttpRequest {
   RequestHead head;
   std::string body;
   ByteShare share;     // bytes of the body, in the budget of all bodies
-  std::string id;      // X-Request-Id
-  std::string tenant;  // name of the API key (ApiKeys::check), not its text; "" without keys
-  std::chrono::steady_clock::time_point arrival;
+  std::string id;      // X-Request-Id, or a random id
+  std::string tenant;  // name of the API key (ApiKeys::check), not its text; may be ""
+  std::chrono::steady_clock::time_point arrival;     // when the head was complete
   std::optional<std::chrono::milliseconds> timeout;  // X-Request-Timeout-Ms
 
   // Frees the body's memory, then returns its share.
@@ -70,7 +70,7 @@ inline constexpr int64_t kQuickBytes = 64 << 10;
 // Producer of an incremental response. One thread at a time calls it.
 class ResponseProducer {
  public:
-  virtual ~ResponseProducer() = default;  // cancels what is still being computed
+  virtual ~ResponseProducer() = default;  // cancels the computation if it is incomplete
 
   // wake: called when take() may have something new, from any thread, and never after this object's
   // destruction. An exception of start() or take() ends the response with an error.
@@ -97,8 +97,8 @@ class ResponseProducer {
 // Body of a non-streamed response, written by a worker if it is large.
 class WholeBody {
  public:
-  // Returns the last part if the body is small (about `bytes` bytes) or written already, else the
-  // work that writes it.
+  // Returns the last part if the body is small or already written, else the work that writes it;
+  // that work refers to this object. bytes: estimated size of the body.
   ResponseProducer::Part part(int64_t bytes, std::function<std::string()> write);
 
  private:

@@ -17,7 +17,8 @@ struct HandlerCall final : WorkerTask {
   HandlerResult result = {};
 };
 
-// Runs the call on a worker, or sets exchange.refusal. False: the peer has disconnected.
+// Runs the call on a worker. Sets exchange.refusal if admission or the work queue rejects it, or if
+// the request's time limit passes. False: the peer has disconnected.
 TimedTransport::Awaitable<bool> run_at_worker(HttpExchange& exchange,
                                               const std::shared_ptr<HandlerCall>& call,
                                               TimedTransport& transport);

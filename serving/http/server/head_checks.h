@@ -13,8 +13,8 @@ namespace trireme {
 std::string request_id_of(const RequestHead& head);
 std::string random_request_id();
 
-// local_names_only: rejects requests whose Host is not a local name of this machine, as protection
-// against DNS rebinding.
+// local_names_only: rejects requests whose Host is neither "localhost" nor a loopback address, as
+// protection against DNS rebinding.
 struct HeadRules {
   const Routes& routes;
   const ApiKeys& keys;

@@ -1,5 +1,5 @@
-// Exchange of a connection: a request and its response, from the request's head to the end of the
-// response.
+// One HTTP exchange: a request and its response, from the complete head of the request to the end
+// of the response.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ struct HttpExchange {
   // End of the request's own time limit (X-Request-Timeout-Ms).
   Clock::time_point deadline() const;
   bool is_chunked() const { return request.head.version >= 11; }  // framing of a streaming response
-  bool expects_continue() const;  // waits for 100 Continue before the body
+  bool expects_continue() const;  // the client waits for 100 Continue before it sends the body
 
   ServerState& state;
   HttpRequest request;  // without its body
@@ -32,9 +32,9 @@ struct HttpExchange {
   std::optional<ApiError> refusal;
   std::string other_methods;  // methods of the path, if the request's is not among them
   Headers origin_headers;     // CORS headers of its response (AllowedOrigins)
-  bool keep = true;           // the connection stays open after it
-  int status = 0;
-  int64_t body_bytes = 0;
+  bool keep = true;           // the connection stays open after the response
+  int status = 0;             // of the response
+  int64_t body_bytes = 0;     // size of the request's body
 
  private:
   void report() const;

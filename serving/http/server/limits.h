@@ -11,7 +11,7 @@
 namespace trireme {
 
 struct HttpLimits {
-  // Per request, in bytes without line ends; each with the status of the rejection.
+  // Per request, sizes in bytes (lines without their CRLF); each with the status of the rejection.
   size_t request_line = 8 << 10;  // 414
   size_t header = 8 << 10;        // one header line: 431, as the two below
   size_t headers_bytes = 64 << 10;
@@ -20,6 +20,8 @@ struct HttpLimits {
   int64_t all_bodies = int64_t{512} << 20;  // bodies of all requests together: 503
   WorkLimits work = {};                     // work waiting for the workers: 503
 
+  // head_time also limits the TLS handshake and the wait for a connection's first byte; then the
+  // connection is closed without a response.
   std::chrono::milliseconds head_time{10'000};   // from the first byte: 408
   std::chrono::milliseconds body_time{30'000};   // for the whole body: 408
   std::chrono::milliseconds idle_time{60'000};   // between requests
@@ -28,7 +30,7 @@ struct HttpLimits {
   std::chrono::milliseconds ping_time{15'000};   // silence after which a stream gets a comment
 
   int64_t connections = 8192;             // 503
-  int64_t connections_per_address = 512;  // for IPv6: per /64 prefix
+  int64_t connections_per_address = 512;  // 503; for IPv6: per /64 prefix
   size_t read_ahead = 64 << 10;           // bytes of later requests buffered while one runs
 };
 

@@ -1,5 +1,5 @@
-// Writer of a ResponseProducer: a stream of events, or one body at the end. For .cpp files only
-// (includes Asio).
+// Writer of the response that a ResponseProducer computes: a stream of events, or one body at the
+// end. For .cpp files only (includes Asio).
 #pragma once
 
 #include <exception>

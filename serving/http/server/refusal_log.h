@@ -1,5 +1,5 @@
-// Rate-limited log of requests refused for their API key: brute-force attempts are visible but do
-// not fill the log.
+// Rate-limited log of requests refused with 401 or 403: brute-force attempts are visible but do not
+// fill the log.
 #pragma once
 
 #include <chrono>
@@ -26,8 +26,7 @@ class RefusalLog {
   std::mutex mutex_;
   Clock::time_point begun_{};  // start of the period
   int lines_ = 0;              // logged in the period
-  // Refusals that are not logged, since the last line.
-  int64_t unwritten_ = 0;
+  int64_t unwritten_ = 0;      // refusals counted but not logged since the last line
 };
 
 }  // namespace trireme

@@ -12,22 +12,23 @@ class RequestInput {
  public:
   template <class T>
   using Awaitable = TimedTransport::Awaitable<T>;
+  // kRead: the head is complete, or the reader has rejected it. kTooSlow: it has begun, but did not
+  // arrive in time. kNone: the peer has disconnected, or no head began in time or before leave().
   enum class Head { kRead, kNone, kTooSlow };
 
   // Both must outlive this object.
   RequestInput(TimedTransport& transport, const HttpLimits& limits)
       : transport_(transport), limits_(limits) {}
 
-  // kRead: the head is complete, or the reader has rejected it.
   Awaitable<Head> read_head(RequestReader& reader);
   // Reads the body. Sets exchange.refusal when it is rejected or too slow. False: the connection is
   // broken.
   Awaitable<bool> read_body(RequestReader& reader, HttpExchange& exchange);
-  // Reads and drops the body of a rejected request. False: it did not arrive.
+  // Reads and drops the body of a rejected request. False: it did not arrive completely.
   Awaitable<bool> discard_body(RequestReader& reader);
   // True if the body is small enough to read and drop, which keeps the connection open.
   bool has_small_body(const RequestReader& reader, const HttpExchange& exchange) const;
-  // Call when the response to the first request has been sent.
+  // Call once the response to the first request has been sent; later calls have no effect.
   void end_first() { first_ = false; }
   // From now on accepts no request that has not begun. Before the first request, waits
   // limits.unasked_time for one.

@@ -24,8 +24,8 @@ class RequestReader {
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
-  // Parses received bytes that are not consumed yet. Returns the number consumed, possibly 0. Stops
-  // at the end of the head, then at the end of the body.
+  // Parses `bytes`, all received bytes that are not consumed yet. Returns the number consumed,
+  // possibly 0. Stops at the end of the head, then at the end of the body.
   size_t feed(std::string_view bytes);
   State state() const { return state_; }
   bool begun() const { return begun_; }              // at least one byte of the request has arrived

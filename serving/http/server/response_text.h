@@ -12,8 +12,8 @@ struct ServerResponseHead {
   std::string content_type = {};
   std::string request_id = {};
   Headers headers = {};
-  std::string framing = {};  // whole header lines: Content-Length or Transfer-Encoding
-  bool keep = true;          // the connection stays open after it
+  std::string framing = {};  // Content-Length or Transfer-Encoding line with CRLF; "": until close
+  bool keep = true;          // the connection stays open after the response
   int version = 11;          // HTTP version of the request, times ten
 };
 

@@ -15,7 +15,8 @@ struct Route {
   std::string method;  // GET (also serves HEAD) or POST
   std::string path;    // exact, or with a final "/*" all paths below it
   Access access = Access::kUser;
-  // Runs on a worker thread, several calls in parallel. An exception becomes an error response.
+  // Runs on a worker thread, or for is_quick on the connection's; calls may run in parallel. An
+  // exception becomes an error response.
   std::function<HandlerResult(HttpRequest&)> handle;
   // Early check of admission: called before the body is read, and again before the request is
   // queued for a worker. Throws ApiError if handle() would reject the request in any case. tenant:

@@ -18,8 +18,8 @@ struct TlsFiles {
 struct HttpConfig {
   std::string host = "127.0.0.1";  // IPv4, IPv6 with or without brackets, or "localhost"
   int port = 8000;                 // 0: any free port
-  int threads = 2;                 // serve connections
-  int workers = 2;                 // parse requests and tokenize
+  int threads = 2;                 // threads that serve connections
+  int workers = 2;                 // threads that parse requests and tokenize
   HttpLimits limits = {};
   std::optional<TlsFiles> tls = {};
   ApiKeys keys = {};
@@ -35,8 +35,8 @@ struct RequestSummary {
   std::string handler;  // path of the route, or "none"
   std::string method;
   int status = 0;
-  double seconds = 0;
-  int64_t body_bytes = 0;
+  double seconds = 0;      // from the complete head of the request to the end of the response
+  int64_t body_bytes = 0;  // size of the request's body
 };
 
 }  // namespace trireme

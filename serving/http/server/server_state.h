@@ -36,7 +36,7 @@ struct ServerState {
   std::atomic<int64_t> connections{0}, exchanges{0};
   std::atomic<bool> draining{false};
   RefusalLog refusals;
-  WorkQueue workers;                          // stopped before the connections' io_contexts end
+  WorkQueue workers;                          // stopped before the io_contexts are destroyed
   std::mutex mutex;                           // guards all below
   std::map<std::string, int64_t> of_address;  // connections by address group
   std::map<const Connection*, std::weak_ptr<Connection>> open;

@@ -27,9 +27,10 @@ class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
 
   boost::asio::any_io_executor executor() { return wake_.get_executor(); }
   boost::asio::ip::tcp::socket& socket() { return transport_->socket(); }
-  // Callable from any thread; ends the wait of wait_or_leave().
+  // Returns a function that calls notify() on the connection's thread, callable from any thread and
+  // after this object's destruction.
   std::function<void()> waker();
-  void notify();
+  void notify();  // ends the current wait
 
   // After `limit`, cancels pending reads and writes and sets expired().
   void arm(std::chrono::milliseconds limit);
@@ -58,7 +59,8 @@ class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
   Awaitable<void> wait_or_leave(Clock::time_point until = Clock::time_point::max());
 
   Awaitable<bool> greet() { return perform(&HttpTransport::greet); }  // TLS handshake
-  // Ends the sending direction and waits up to a second for the peer to read the rest.
+  // Shuts down the sending direction, then drops received bytes until the peer disconnects, for at
+  // most a second. A close with unread bytes would reset the connection, and lose the response.
   Awaitable<void> take_leave();
   void close();
 

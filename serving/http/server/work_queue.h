@@ -1,5 +1,5 @@
-// Work queue for the slow work of requests (parsing JSON, tokenizing, writing large responses),
-// with a few threads. API keys take turns. Waiting work is limited in total and per key, and can be
+// Thread pool for the slow work of requests (parsing JSON, tokenizing, writing large responses).
+// API keys are served round robin. Waiting work is limited in total and per key, and can be
 // withdrawn.
 #pragma once
 
@@ -20,8 +20,8 @@ struct WorkLimits {
   int64_t jobs = 1024;
   int64_t bytes =
       int64_t{64} << 20;  // bodies of waiting jobs; while none waits, any size is accepted
-  // Jobs with larger bodies use all threads but one, and at least one, so that small jobs do not
-  // wait for large ones only.
+  // Jobs with larger bodies occupy at most all threads but one (at least one), so that small jobs
+  // do not wait for large ones only.
   int64_t large = int64_t{256} << 10;
 };
 

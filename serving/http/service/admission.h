@@ -35,8 +35,7 @@ class Admission {
  public:
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
-  // Admission of a request. The destructor returns its remaining sequences and tokens to the
-  // limits.
+  // Admission of one request. The destructor releases its remaining sequences and tokens.
   class Ticket {
    public:
     Ticket(Admission& admission, std::string tenant, int64_t sequences, int64_t prompt_tokens)

@@ -1,6 +1,6 @@
-// Task of a completion or chat by beam search (serving/scheduler/beam_search.h). Each round submits
-// one sequence per beam to the engine, to generate one token. The engine finds the common prefix of
-// the beams in its cache. The sequences are cancelled with the request.
+// Beam search task of a completion or chat request (serving/scheduler/beam_search.h). Each round
+// submits one sequence per beam to the engine, to generate one token. The engine's prefix cache
+// holds the common prefix of the beams. The sequences are cancelled with the request.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,8 @@
 namespace trireme {
 
 struct BeamWork {
-  // max_tokens: of the search. Only prompt_logprobs of their `choice` is used.
+  // max_tokens limits the length of the search's completions. Of `choice` only prompt_logprobs is
+  // used.
   std::vector<SequenceRequest> prompts;
   size_t n = 1;                 // completions returned per prompt
   BeamSearchConfig search;      // its max_tokens is ignored
@@ -52,11 +53,11 @@ class BeamTask final : public ResponseProducer {
   struct Search {
     BeamSearch beams;
     std::vector<SequenceId> ids = {};                       // of this round; 0: it has ended
-    std::vector<std::vector<TokenLogprob>> following = {};  // top tokens after each beam
+    std::vector<std::vector<TokenLogprob>> following = {};  // top next tokens, by beam
     size_t open = 0;  // number of sequences of this round that have not ended
     // First sequence; later ones run on its replica, whose prefix cache has the prompt.
     SequenceId first = 0;
-    bool reported = false;                 // its completions are in the response
+    bool reported = false;                 // its end has been counted in the metrics
     std::vector<OutputToken> prompt = {};  // log-probabilities of the prompt
     int64_t cached_prompt = 0;
     Clock::time_point begun = {}, first_token = {};
@@ -79,7 +80,8 @@ class BeamTask final : public ResponseProducer {
   size_t open_ = 0;               // unfinished searches
   int64_t prompt_tokens_ = 0;     // prompt tokens not computed yet
   WholeBody body_;
-  std::shared_ptr<WeightsHold> hold_ = std::make_shared<WeightsHold>();  // until the last round
+  // Pins one version of the weights until the last round.
+  std::shared_ptr<WeightsHold> hold_ = std::make_shared<WeightsHold>();
   Clock::time_point entered_;  // time of submission to the engine
 };
 

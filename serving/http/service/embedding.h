@@ -1,4 +1,5 @@
-// Embedding of an endpoint's texts: from a request's texts to the response with their vectors.
+// Embedding for an endpoint: from a request's texts to a response with their vectors, computed by
+// the engines.
 #pragma once
 
 #include <functional>
@@ -12,7 +13,7 @@ namespace trireme {
 struct EmbeddingResponse {
   int64_t dimensions = 0;    // to which the returned vectors are truncated
   bool normalises = true;    // scales each vector to length 1
-  int64_t bytes = 0;         // upper bound of the body's size
+  int64_t bytes = 0;         // estimated bytes buffered for the response
   const char* way_out = "";  // advice in the error when `bytes` exceeds the limit
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
                             int64_t prompt_tokens)>
@@ -24,12 +25,13 @@ struct EmbeddedTexts {
   const std::vector<Prompt>& texts;
   const char* param;        // field that holds them
   bool add_special = true;  // adds special tokens around each text
-  int64_t kept_tokens = 0;  // longer texts are truncated to this; 0: rejected
+  int64_t kept_tokens = 0;  // longer texts are truncated to this; 0: they are rejected
   bool keeps_end = true;    // truncation keeps the end, else the start
   std::string salt = {};    // cached prefixes are shared only between equal salts
 };
 
-// ApiError when a text is too long, or admission is refused.
+// Tokenizes the texts and returns a pending response. ApiError when a text is empty or too long,
+// the response would be too large, or admission is refused.
 HandlerResult embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
                     const EmbeddedTexts& input, EmbeddingResponse response);
 

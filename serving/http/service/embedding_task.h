@@ -1,5 +1,5 @@
-// Task of an embeddings request on the engine. Its texts run in the same steps as generation, at
-// most at_a_time of them at once. They are cancelled with the request.
+// Embedding task of a request: submits its texts to the engine, at most at_a_time of them at once,
+// where they share steps with generation. They are cancelled with the request.
 #pragma once
 
 #include <functional>
@@ -58,7 +58,7 @@ class EmbeddingTask final : public ResponseProducer {
   std::vector<std::vector<float>> embeddings_;  // of all texts, once complete
   WholeBody body_;
   std::vector<SequenceId> ids_;        // of the submitted texts
-  std::shared_ptr<WeightsHold> hold_;  // until the last text is submitted
+  std::shared_ptr<WeightsHold> hold_;  // pins one version of the weights for all texts
 };
 
 }  // namespace trireme

@@ -28,14 +28,14 @@ struct CacheInfo {
   int ranks = 1;
 };
 
-// Sequence that has ended.
+// Summary of a sequence that has ended.
 struct FinishedSequence {
   const char* reason = "";  // stop, length, abort or error
   int64_t generated = 0;
   double seconds = 0;         // since the request arrived
   double decode_seconds = 0;  // from the first token to the last
-  // Seconds until its first step, from the first step to the first token, and from the first step
-  // to the last token. Absent for phases that it has not reached.
+  // Seconds from submission to the first step, from the first step to the first token, and from the
+  // first step to the last token. nullopt for phases that it has not reached.
   std::optional<double> queue_seconds = {}, prefill_seconds = {}, inference_seconds = {};
 };
 
@@ -61,8 +61,8 @@ class EngineMetrics {
   // one.
   void prompt_finished(int64_t longest);
 
-  // The rest must be called by one thread at a time. running, waiting: comma-separated adapter
-  // names of sequences; most: number of adapter slots.
+  // adapters() and set() must be called by one thread at a time. running, waiting: comma-separated
+  // adapter names of sequences; most: number of adapter slots.
   void adapters(int64_t most, const std::string& running, const std::string& waiting);
   void set(const EngineCounts& counts);
 

@@ -10,14 +10,15 @@
 
 namespace trireme {
 
-// Estimated bytes per token of a prompt, for its admission before it is tokenized.
+// Estimated bytes per prompt token, for admission before the prompt is tokenized.
 inline constexpr int64_t kBytesPerToken = 4;
 
 // Salt of the prefix cache, which shares prefixes only among requests with equal salts: same API
-// key, same cache_salt and same adapter, in any slot.
+// key, same cache_salt and same adapter (an adapter that is loaded again counts as another).
 std::string salt_of(const ServedId& model, const std::string& tenant, const std::string& salt);
 
-// ApiError when a prompt leaves no room for the requested tokens.
+// Returns a pending response. ApiError when the model is not served, or a prompt is empty or leaves
+// no room for the requested tokens.
 HandlerResult generate(ServiceContext& service, const HttpRequest& http,
                        const GenerationRequest& request, ResponseForm form,
                        std::vector<std::vector<int32_t>> prompts,

@@ -25,11 +25,11 @@ struct ResponseLimits {
   int64_t whole = int64_t{64} << 20;   // per request; above it the request fails
   int64_t always = int64_t{64} << 10;  // per request, not counted; the excess counts in `all`
   int64_t all = int64_t{512} << 20;
-  // Per API key, within `all`; without keys a request may use all.
+  // Per API key, within `all`; with at most one key a request may use all.
   int64_t of_a_key = int64_t{256} << 20;
 };
 
-// Values of the request, for metrics. max_tokens 0: limited only by the context length.
+// Requested values, for metrics. max_tokens 0: limited only by the context length.
 struct AskedFor {
   int64_t n = 1, max_tokens = 0;
 };
@@ -44,8 +44,8 @@ struct GenerationWork {
   std::chrono::steady_clock::time_point arrival;
   ResponseLimits limits = {};
   std::shared_ptr<ByteBudget> all_responses;
-  // Grammar of the completions, and the request's field that sets it. It is compiled before any
-  // step.
+  // Grammar of the completions, and the request's field that sets it. It is compiled before the
+  // sequences are submitted.
   std::optional<GrammarSource> grammar = {};
   std::string grammar_param = {};
   std::string tenant = {};
@@ -56,8 +56,8 @@ struct GenerationWork {
 // Error of a response that exceeds its own limit, or the budget of all responses. way_out: advice
 // to the client; param: the field to change.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
-// Error of a failed sequence. of_engine: the engine has failed, not the request; the status is 503,
-// since the request may be retried.
+// Error of a failed sequence: 400 if its constraints allow no token; 503, which may be retried, if
+// grammars have no memory left or of_engine (the engine has failed, not the request); else 500.
 ApiError engine_error(const Failure& failure, bool of_engine);
 
 class GenerationTask final : public ResponseProducer {
@@ -111,8 +111,8 @@ class GenerationTask final : public ResponseProducer {
   Clock::time_point entered_;     // time of submission to the engine
   HeldBytes held_;                // of a non-streamed response, or of unsent events
   WholeBody body_;
-  // Grammar rule of the sequences that a worker has yet to submit (null: no grammar); absent: none
-  // are to be submitted.
+  // Grammar rule of the sequences that a worker has yet to submit (nullptr: no grammar); nullopt:
+  // no sequences to submit.
   std::optional<std::shared_ptr<const TextRule>> entering_;
   int64_t prompt_tokens_ = 0;  // prompt tokens not computed yet
   bool begun_ = false;         // an event of the stream has been sent

@@ -48,7 +48,7 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     return look(contents_);
   }
-  // Error if data was lost; empty: none was.
+  // Error message if data was lost, else empty.
   std::string failure() const {
     const std::lock_guard lock(mutex_);
     return lost_ ? "the server is out of memory" : "";

@@ -41,8 +41,8 @@ class PromptEncoder {
     std::vector<int32_t> tokens;
     std::vector<std::string> unread_members;  // keys of messages whose text the template ignored
   };
-  // Encodes a conversation. ApiError 400 when the template refuses it, or ignores its tools or
-  // documents.
+  // Encodes a conversation, given as the variables of the chat template. ApiError 400 when the
+  // template refuses it, or ignores its tools or documents.
   Chat encode_chat(const nlohmann::ordered_json& variables, bool add_special,
                    std::optional<int64_t> max_tokens = {}) const;
 

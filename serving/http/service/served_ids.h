@@ -13,7 +13,8 @@
 
 namespace trireme {
 
-// Model id that a request names. While a copy of the lease exists, no other adapter gets the slot.
+// Served model id, as looked up for a request. While a copy of the lease exists, no other adapter
+// gets the slot.
 struct ServedId {
   ModelCard card;
   uint64_t generation = 0;  // 0: the model alone; unique for each adapter ever served
@@ -22,9 +23,9 @@ struct ServedId {
 
 class ServedIds {
  public:
-  // cards: ids served from the start. slots: for adapters loaded at run time; 0: none can be
-  // loaded. freed: called when the last lease of a slot ends, before another adapter can take the
-  // slot; on any thread, never after this object's destruction.
+  // cards: ids served from the start. slots: number of adapter slots; 0: no adapter can be loaded
+  // at run time. freed: called when the last lease of a slot ends, before another adapter can get
+  // the slot; on any thread, never after this object's destruction; must not call this object.
   ServedIds(const std::vector<ModelCard>& cards, int64_t slots, std::function<void(int32_t)> freed);
   ~ServedIds();
   ServedIds(const ServedIds&) = delete;
@@ -34,13 +35,13 @@ class ServedIds {
   std::vector<ModelCard> cards() const;
   std::string name_of(int32_t slot) const;  // last adapter in the slot; "": none yet
   int64_t slots() const { return slots_; }
-  // Number of adapter slots; without run-time loading, that of the adapters served from the start.
+  // Number of adapter slots; if none can be loaded at run time, of adapters served from the start.
   int64_t places() const { return std::ssize(in_slots_->all); }
 
   // Returns a slot that no sequence uses. ApiError 400 if the name is in use, 503 when all slots
   // are taken. Does not reserve the slot: callers must serialize free_slot() and add().
   int32_t free_slot(const std::string& name) const;
-  // Adds the card's id, which is served from the card's slot from now on.
+  // Adds the card's id. An adapter (card.adapter >= 0) takes that slot.
   void add(const ModelCard& card);
   // Removes an adapter's id. Running requests keep the adapter. ApiError 404 if it is not the id of
   // an adapter.

@@ -37,7 +37,7 @@ struct ServiceConfig {
   ResponseLimits responses;
   GrammarCompilerConfig grammars = {};
   ToolFormat tools = ToolFormat::kNone;  // how the model writes tool calls
-  int64_t model_ids = 0;  // rows of the model's output; 0: size of the tokenizer's vocabulary
+  int64_t model_ids = 0;  // rows of the model's output; if smaller, the tokenizer's vocab size
   // Weights that an admin may replace; nullptr: none. Must outlive the service.
   ModelWeights* weights = nullptr;
   int64_t adapters = 0;  // slots for adapters loaded at run time; 0: none can be loaded
@@ -65,6 +65,7 @@ struct ServiceContext {
   std::vector<ModelCard> models() const;
   std::string fingerprint() const;  // of the weights that new requests use
   void check_engine() const;        // ApiError 503 when it has failed
+  // Share of the response budgets for the body of this request's response; initially 0 bytes.
   std::shared_ptr<HeldBytes> held_for(const HttpRequest& request);
   std::string metrics_text();
 
@@ -87,9 +88,9 @@ struct ServiceContext {
   std::set<std::string> unread_members_;  // logged already
 };
 
-// ApiError 404, code model_not_found.
+// Throws ApiError 404, code model_not_found.
 [[noreturn]] void fail_no_model(const std::string& id);
-// Replaces invalid UTF-8.
+// Returns `bytes` with U+FFFD for invalid UTF-8.
 std::string valid_utf8(std::string bytes);
 
 }  // namespace trireme

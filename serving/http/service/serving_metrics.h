@@ -24,7 +24,7 @@ class ServingMetrics {
 
   EngineMetrics& of(size_t engine);
   void weights(int64_t version);  // served version; called only if weights can be replaced
-  void weights_replaced(const char* outcome);  // done, refused or failed
+  void weights_replaced(const char* outcome);  // done, refused or failed; requires weights() before
   // Sets the numbers of grammars waiting for compilation, of bytes of all live grammars, and of
   // masks computed outside the engines' threads since start.
   void grammars(int64_t waiting, int64_t bytes, int64_t masks);

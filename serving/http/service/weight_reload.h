@@ -38,8 +38,8 @@ class WeightReload {
   struct State {
     std::string path;       // as given by the user
     std::string directory;  // of the checkpoint
-    int64_t step = 0;
-    int64_t version = 1;  // incremented by each change
+    int64_t step = 0;       // training step
+    int64_t version = 1;    // incremented by each replacement; adapters do not count
   };
   State state() const;
   std::string state_body() const;  // response to GET

@@ -13,7 +13,7 @@ inline const PlanBounds kPlanBounds{.slots = 4,
                                     .ids = 50,
                                     .mask_words = 2};
 
-// With sequences that drop blocks, and no room for four of the longest.
+// With a window, so that sequences release blocks, and too few blocks for four of the longest.
 inline const PlanBounds kWindowBounds = [] {
   PlanBounds bounds = kPlanBounds;
   bounds.length = 90;

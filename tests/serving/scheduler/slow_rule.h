@@ -1,4 +1,4 @@
-// A constraint on a text whose masks a test gives.
+// Constraint on a text whose masks a test controls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,7 +7,8 @@
 
 namespace trireme::test {
 
-// Grammar whose masks become ready when a test decides so; it ends after a number of tokens.
+// Rule that allows every token and ends after `length` tokens. The test sets how many masks are
+// ready.
 struct SlowRule final : TextRule {
   struct Reader final : RuleReader {
     explicit Reader(const SlowRule& its_rule) : rule(its_rule) {}

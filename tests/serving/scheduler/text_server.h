@@ -1,4 +1,4 @@
-// Scheduler over RecordedTexts that records its sequences' ends, and the texts that they must have.
+// Scheduler over RecordedTexts that records finished sequences, and their expected texts.
 #pragma once
 
 #include "serving/scheduler/scheduler.h"
@@ -60,7 +60,7 @@ struct TextServer {
   std::map<Sequence*, std::vector<int32_t>> reported;
 };
 
-// Text with `count` further tokens, of a server that computes nothing else.
+// Expected text: the prompt and `count` generated tokens.
 inline std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count,
                                   const std::vector<int64_t>& windows = {0}) {
   for (int64_t n = 0; n < count; ++n)
@@ -68,7 +68,7 @@ inline std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count,
   return text;
 }
 
-// Text without a period, with equal beginnings for equal `first`.
+// Prompt that does not repeat itself; prompts with the same `first` share a prefix.
 inline std::vector<int32_t> prompt_of(int64_t length, int32_t first) {
   std::vector<int32_t> prompt;
   for (int64_t i = 0; i < length; ++i)

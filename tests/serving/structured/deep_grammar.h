@@ -1,4 +1,4 @@
-// Grammar whose masks take long: rules nested in rules.
+// Grammar whose masks are slow to compute, because its rules nest deeply.
 #pragma once
 
 #include "serving/structured/grammar_compiler.h"

@@ -1,4 +1,4 @@
-// For every key of a run's configuration: another valid value, and the keys that it requires.
+// Non-default value of each key of a run's configuration, and the assignments that it requires.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace trireme::test {
 
-// A valid value of each implemented key that is not its default.
+// Valid value that is not the key's default; "": none, or the key is tested elsewhere.
 inline std::string other_value(const Key& key) {
   if (key.path == "optimizer.params.betas") return "[0.8,0.9]";
   if (key.path == "optimizer.params.momentum" || key.path == "optimizer.params.nesterov") return "";
   if (key.path == "optimizer.master_weights" || key.path == "scheduler.params.decay_style" ||
       key.path == "scheduler.params.cos_min_ratio")
-    return "";  // valid only together with another key: tested above
+    return "";  // valid only together with another key
   if (key.path == "scheduler.params.min_lr") return "0.0001";
   if (key.path == "scheduler.params.warmup_max_lr") return "0.0003";
   if (key.path == "scheduler.params.warmup_type") return "log";
@@ -45,9 +45,6 @@ inline std::string other_value(const Key& key) {
   }
   return "";
 }
-
-// A key and each of its aliases give the same configuration; a value other than the default changes
-// it; and it survives resolving.
 
 // Assignments that a key requires.
 inline std::vector<std::string> companions(const Key& key) {

@@ -1,4 +1,4 @@
-// Model configurations from config.json, and why they are refused.
+// Model configurations read from config.json, and the errors of invalid ones.
 #pragma once
 
 #include <nlohmann/json.hpp>

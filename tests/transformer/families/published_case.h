@@ -1,4 +1,4 @@
-// Published configurations as they are read, and the messages about them.
+// Published model configurations, and the reader's errors and notes about them.
 #pragma once
 
 #include <gtest/gtest.h>

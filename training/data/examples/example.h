@@ -7,10 +7,12 @@
 //   {"conversations": [{"from": ..., "value": ...}, ...]}
 //       the same with ShareGPT's names; "system" may hold the system message
 //   {"prompt": ..., "completion": ...}
-//       two strings, which are concatenated, or two lists of messages
+//       two strings, which are concatenated, or two lists of messages; with a list as completion,
+//       a string prompt is a user message
 //   {"instruction": ..., "input": ..., "output": ...}
-//       Alpaca. With a chat template it is two messages; the first joins instruction and input with
-//       a line break. Without one it is the prompt text of Stanford's Alpaca
+//       Alpaca. With a chat template it is two messages, after a system message if the record has
+//       "system"; the user message joins instruction and input with a line break. Without one it is
+//       the prompt text of Stanford's Alpaca
 //   {"text": ...}
 //       document
 //   {"prompt": ..., "chosen": ..., "rejected": ...}
@@ -32,7 +34,7 @@
 //   - Completions (without their prompts) and documents: all tokens. Text without a template ends
 //     with the tokenizer's end-of-document token.
 //
-// Tokenisation: the text is encoded as a whole. The template's own special tokens are parsed; those
+// Tokenization: the text is encoded as a whole. The template's own special tokens are parsed; those
 // spelled in a message (engine/text/conversation.h) or in text without a template are plain text. A
 // token is trained on if any of its bytes is in a trained range. If the tokens do not spell the
 // text because a normalizer changed it, each range is encoded separately.
@@ -61,8 +63,9 @@ struct Example {
 
 class ExampleReader {
  public:
-  // chat_templates: empty: none. assistant_only: false trains on all tokens. parse_special: parses
-  // special tokens that are spelled in messages and texts.
+  // tokenizer: must outlive this object. chat_templates: empty: none. assistant_only: false trains
+  // on all tokens, except those of messages with "weight": 0 or "train": false. parse_special:
+  // parses special tokens that are spelled in messages and texts.
   ExampleReader(const Tokenizer& tokenizer, const ChatTemplateSources& chat_templates,
                 bool assistant_only, bool parse_special = false);
 

@@ -21,7 +21,8 @@ struct ExampleSetOptions {
 };
 
 // Items in file order; an item is one document, or the two of a preference pair. A document of n
-// tokens takes n - 1 positions of a sequence, since its last token is only a target.
+// tokens takes n - 1 positions of a sequence, since its last token is only a target. A document is
+// too long if it takes more than sequence_length positions, or half of that in a pair.
 class ExampleSet {
  public:
   struct Stats {
@@ -29,10 +30,10 @@ class ExampleSet {
     int64_t truncated = 0;          // items kept with a truncated document
     int64_t dropped_long = 0;       // items dropped because they are too long
     int64_t dropped_cut = 0;        // items dropped because truncation removes the whole response
-    int64_t longest_cut = 0;        // tokens of the longest document of the latter
+    int64_t longest_cut = 0;        // tokens of the longest document of these items
     int64_t dropped_unlearned = 0;  // items dropped because they have no trained tokens
     int64_t spelling_markup = 0;    // records whose text spells special tokens, as plain text
-    // Members of messages that the template did not read, by name.
+    // Members of messages that the template did not read, by name; at most 16 names.
     struct Unread {
       int64_t records = 0;  // records that have the member
       std::string first;    // file and line of the first one
@@ -42,7 +43,7 @@ class ExampleSet {
     int64_t targets = 0;  // those of them with loss
   };
   // Reads the files. InputError, with file and line, if a record cannot be read or has a token
-  // outside the model's vocabulary.
+  // outside the model's vocabulary; also if no item is kept.
   ExampleSet(const std::vector<std::string>& files, const ExampleReader& reader,
              const ExampleSetOptions& options);
 
@@ -84,7 +85,7 @@ class ExampleSource : public BatchSource {
  public:
   struct Options {
     int64_t sequence_length = 0;
-    bool packing = true;
+    bool packing = true;  // false: one item per sequence
     bool shuffle = false;
     uint64_t seed = 1234;
     double epochs = 0;  // with shuffle: samples after these epochs are padding; 0: no limit
@@ -105,9 +106,10 @@ class ExampleSource : public BatchSource {
   void set_reference_log_probabilities(std::shared_ptr<const std::vector<double>> log_likelihoods) {
     reference_log_probabilities_ = std::move(log_likelihoods);
   }
-  // Pair of an item outside any batch: its token positions start at 0.
+  // Pair of an item outside any batch: the positions of both responses start at 0.
   PreferencePair pair(int64_t item) const;
-  // Document of the token with global index `row` (MicroBatch::rows); only without shuffle.
+  // Document of the token with global index `row` (MicroBatch::rows), which must not be padding;
+  // only without shuffle.
   int64_t document_of(int64_t row);
   // Items of a sample, in the order of its documents; none if the sample is padding.
   std::vector<int64_t> items_of(int64_t sample);

@@ -23,7 +23,7 @@ struct FinetuneData {
 // the training examples are held out; which ones depends on their number and on the seed only.
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads);
 
-// Sequences of one epoch, for load_run_config(). Reads all files.
+// Sequences of one epoch of the training data, for load_run_config(). Reads all files.
 int64_t count_sequences(const RunConfig& config);
 
 }  // namespace trireme

@@ -13,8 +13,9 @@ const Json* record_member(const Json& record, const char* name);
 std::string record_text(const Json& record, const char* name);
 
 // Checks a list of messages; `name` is its name in errors. InputError unless every message is an
-// object with a "role" and a "content". "content" is a string or a list of parts; only an
-// assistant's message with "tool_calls" may omit it. A "weight" must be 0 or 1.
+// object with a "role" and a "content". "content" is a string or a list of parts, in a tool's
+// message also an object; only an assistant's message with "tool_calls" may omit it. "weight" must
+// be 0 or 1, "train" a boolean.
 void check_messages(const Json& messages, const char* name);
 // The first `count` messages.
 Json first_of(const Json& messages, size_t count);
@@ -37,7 +38,8 @@ std::string alpaca_prompt(const std::string& instruction, const std::string& inp
 // strings or three lists of messages. Lists in the record may repeat the prompt in both responses.
 // If the record has no prompt, it is the common prefix of the responses. If strings and lists are
 // mixed, a string becomes a user message (the prompt) or an assistant message (a response).
-// InputError if the responses are equal or one of them is empty.
+// InputError if a response is missing or empty, if both are equal, or if the record has neither a
+// prompt nor a common prefix.
 Json preference_pair(const Json& record);
 
 }  // namespace trireme

@@ -9,11 +9,11 @@
 
 namespace trireme {
 
-// Keys of an architecture in kGgufArchitectures: source of the check and of
+// Returns the keys of an architecture in kGgufArchitectures: source of the check and of
 // docs/reference/model-keys.md.
 const Schema& gguf_schema(const std::string& architecture);
-// InputError for keys of the file's architecture that are unknown, are refused, or have values of
-// another type.
+// InputError for keys of the file's architecture that are unknown, refused, missing, or have a
+// value of another type.
 void check_gguf_keys(const GgufFile& file, const std::string& architecture);
 
 }  // namespace trireme

@@ -2,8 +2,8 @@
 //
 //   architecture   model_type               differences from HuggingFace's files
 //   llama          llama, mistral, mixtral  rows of q and k of each head are interleaved (its
-//                                           rotary embedding rotates neighbours), experts are
-//                                           stacked: (E, F, C)
+//                                           rotary embedding rotates adjacent pairs), experts
+//                                           are stacked: (E, F, C)
 //   qwen2, qwen3   qwen2, qwen3
 //   qwen2moe       qwen2_moe                experts are stacked; the shared expert's gate is a
 //                                           vector
@@ -13,9 +13,9 @@
 //
 // Linear scaling of the rotary embedding and YaRN are stored as their parameters. Llama 3's scaling
 // is stored as the divisor of each frequency (rope_freqs.weight), from which the published
-// parameters are recognised. A window is attention.sliding_window. Where only some layers have it,
-// attention.sliding_window_pattern is a period, or a list of one flag per layer. llama.cpp itself
-// supports windows of gemma3 only.
+// parameters are recognized. A window is stored as attention.sliding_window; if only some layers
+// have it, attention.sliding_window_pattern is a period, or a list of one flag per layer. llama.cpp
+// itself supports windows of gemma3 only.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -38,18 +38,19 @@ class GgufModel : public ModelSource {
 
 bool is_gguf(const std::string& path);  // a file with suffix .gguf
 
-// Tensor and rows of a GGUF file that store a parameter. InputError for a family that llama.cpp
-// does not support.
+// Returns the tensor and rows of a GGUF file that store a parameter. InputError for a parameter or
+// family without a GGUF name.
 ParameterMapping gguf_place(const ModelConfig& config, const std::string& parameter);
-// Metadata translated to HuggingFace's config.json. InputError for unsupported metadata.
+// Returns the metadata as HuggingFace's config.json. InputError for unsupported metadata.
 Json gguf_config(const GgufFile& file);
-// Divisors of the width / 2 rotary frequencies.
+// Returns the divisors (width / 2) by which `scaling` divides the rotary frequencies.
 std::vector<double> gguf_rope_factors(double theta, int64_t width, const RopeScaling& scaling);
-// Inverse of gguf_config(). InputError where the metadata cannot express the model.
+// Inverse of gguf_config(). InputError if the metadata cannot express the model.
 GgufMetadata gguf_metadata(const ModelConfig& config);
 
 struct GgufWriteOptions {
-  std::string type = "F16";  // of matrices: F32, F16, BF16 or Q8_0; vectors and routers are F32
+  // Type of matrices: F32, F16, BF16 or Q8_0. Vectors, routers and learned positions are F32.
+  std::string type = "F16";
   // Type of the weights of linear layers (transformer/formats/quantize.h): Q8_0, Q4_0, Q4_K or
   // Q6_K; "": `type`.
   std::string linear = "";
@@ -61,10 +62,10 @@ struct GgufWritten {
   int64_t kept = 0;           // of these, reused from an interrupted run
   QuantisationReport report;  // with `linear`: of the tensors written in this run
 };
-// Streaming. The file is whole or absent; an interrupted write is resumed by the same call
-// (AtomicFile). Where the rows of a matrix are not a whole number of blocks, its type falls back
-// from `linear` to Q8_0 to `type` to F16. InputError for `linear` where the source is already
-// quantized.
+// Writes a model as a .gguf, streaming. The file is whole or absent; repeating an interrupted call
+// resumes it (AtomicFile). If the rows of a matrix are not a whole number of blocks, its type falls
+// back from `linear` to Q8_0 to `type` to F16. InputError for `linear` if the source is already
+// quantized or no matrix fits a block format.
 GgufWritten write_gguf(const ModelSource& source, const std::string& path,
                        const GgufWriteOptions& options);
 

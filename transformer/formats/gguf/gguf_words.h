@@ -51,7 +51,7 @@ struct GgufExperts {
   bool shared = false;      // with own_width: every layer has a shared expert
 };
 
-// A family's models in GGUF. Files with one `name` differ in experts and window.
+// GGUF architecture of a family. Rows with the same `name` are distinguished by experts and window.
 struct GgufArchitecture {
   const char* name;  // general.architecture
   ModelFamily family;
@@ -99,19 +99,19 @@ inline constexpr GgufArchitecture kGgufArchitectures[] = {
      .windows = GgufWindows::kPattern,
      .gemma_attention = true}};
 
-// nullptr: a family without a form in GGUF.
+// Returns nullptr for a family without a GGUF architecture.
 constexpr const GgufArchitecture* gguf_architecture(ModelFamily family) {
   for (const GgufArchitecture& a : kGgufArchitectures)
     if (a.family == family) return &a;
   return nullptr;
 }
 
-// Gemma 3 in llama.cpp: defaults where the file has no such key. Every kGemmaPattern-th layer has
-// full attention; layers with a window have frequencies of base kGemmaLocalTheta.
+// llama.cpp's defaults of absent Gemma 3 keys. Every kGemmaPattern-th layer has full attention;
+// layers with a window have frequencies of base kGemmaLocalTheta.
 inline constexpr int64_t kGemmaPattern = 6;
 inline constexpr double kGemmaLocalTheta = 10000;
-// The softmax scale is 1 / sqrt(head_dim); in the largest model, recognised by its layer count, 1 /
-// sqrt(hidden_size / heads).
+// Returns s of Gemma 3's softmax scale 1 / sqrt(s): head_dim, or hidden / heads in the largest
+// model, which is recognized by its layer count.
 constexpr int64_t gemma_attention_scalar(int64_t layers, int64_t hidden, int64_t heads,
                                          int64_t head_dim) {
   return layers == 62 ? hidden / heads : head_dim;

@@ -15,8 +15,8 @@ namespace trireme {
 
 // Returns whether the files hold fused experts.
 bool has_fused_experts(const TensorSource& tensors);
-// Tensor and rows that store a parameter in files with fused experts: other than `source` for
-// experts and their router only.
+// Returns the tensor and rows that store a parameter in files with fused experts; they differ from
+// `source` only for experts and their router.
 HfSource fused_expert_source(const ModelConfig& config, const std::string& parameter,
                              HfSource source);
 

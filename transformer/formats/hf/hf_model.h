@@ -3,9 +3,9 @@
 // Accepts the names of a model without its head ("layers.0..." for "model.layers.0...", "h.0..."
 // for "transformer.h.0...") and those of the language model inside a multimodal one
 // ("language_model.model.layers.0..."). Skips tensors that the model does not use
-// (hf_tensor_is_ignored()). A tied model may have the token embedding, the head or both; where the
-// head has other values than the embedding, the model is not tied (load_model_config()). The
-// experts of a layer may be fused into two tensors (fused_experts.h).
+// (hf_tensor_is_ignored()). A tied model may have the token embedding, the head or both; if the
+// values of both differ, the model is not tied (load_model_config()). The experts of a layer may be
+// fused into two tensors (fused_experts.h).
 #pragma once
 
 #include "engine/config/reader.h"
@@ -15,7 +15,7 @@ namespace trireme {
 
 class HfModel : public ModelSource {
  public:
-  // Reads the configuration and the tensor headers. InputError where either is invalid.
+  // Reads the configuration and the tensor headers. InputError if either is invalid.
   explicit HfModel(const std::string& directory);
   const char* kind() const override { return "hf"; }
   std::string tokenizer() const override;
@@ -33,7 +33,7 @@ class HfModel : public ModelSource {
   bool fused_experts_ = false;
 };
 
-// Tensors of a directory, quantized ones dequantized. json: its config.json.
+// Opens the tensors of a directory, dequantized if they are quantized. json: its config.json.
 std::unique_ptr<TensorSource> open_hf_tensors(const std::string& directory, const Json& json);
 // Returns whether the head's values differ from the token embedding's, compared bit by bit in
 // float32.

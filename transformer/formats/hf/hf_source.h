@@ -1,7 +1,7 @@
 // Mapping from our parameter names to tensors and rows of a HuggingFace checkpoint.
 //
-// Our names are HuggingFace's, so that most parameters are the tensor of that name. Where a family
-// stores a matrix in another way, this file defines which rows of which tensor a parameter is.
+// Our names are HuggingFace's, so that most parameters are the tensor of that name. For a family
+// that stores a matrix in another way, HfSource defines the tensor and the rows of a parameter.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct HfSource {
   std::string tensor;
   // Transposed storage: the tensor is (in, out), the parameter (out, in), as in GPT-2's Conv1D.
   bool transposed = false;
-  // First row of the parameter among the tensor's rows (after transposition), where a tensor holds
+  // First row of the parameter among the tensor's rows (after transposition), if a tensor holds
   // several parameters one after the other. Dimensions before the last are flattened into rows.
   int64_t first_row = 0;
   // Stacked storage, as of all experts: the tensor is `matrices` matrices, and its first dimension
@@ -27,11 +27,11 @@ struct HfSource {
 
 HfSource hf_source(const ModelConfig& config, const std::string& parameter);
 
-// Number, from 0, of the layer for multi-token prediction that a tensor belongs to; -1: none.
+// Returns the index, from 0, of the multi-token prediction layer of a tensor; -1: none.
 int64_t mtp_layer_of(const ModelConfig& config, const std::string& tensor);
 
-// Tensors in published checkpoints that no model needs: values that are computed here (inv_freq,
-// masks), layers for multi-token prediction.
+// Returns whether no model needs this tensor of a published checkpoint: values that are computed
+// here (inv_freq, masks), multi-token prediction layers.
 bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor);
 
 }  // namespace trireme

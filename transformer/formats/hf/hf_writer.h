@@ -4,7 +4,7 @@
 // Streaming: a few pieces of tensors are in memory at a time. Every file is whole or absent. An
 // interrupted export resumes when it is repeated with the same arguments and an unchanged source
 // (unfinished_copy.h): whole files are kept, and a partial file except for its last MiB.
-// config.json is written last. It counts the layers for multi-token prediction that were written.
+// config.json is written last. It counts the multi-token prediction layers that were written.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@
 namespace trireme {
 
 struct HfWriteOptions {
-  // Type of all weights; absent: each keeps its own. Biases of routers are float32, and layers for
-  // multi-token prediction (mtp_layers.h) keep their types.
+  // Type of all weights; absent: each keeps its own. Selection biases of routers are float32, and
+  // multi-token prediction layers (mtp_layers.h) keep their types.
   std::optional<DType> dtype = {};
   int64_t max_shard_bytes = int64_t{5'000'000'000};
   CopyProgress progress = {};
   // Quantization of the weights of linear layers (transformer/formats/quantize.h), kFp8 or kGptq.
-  // Matrices that do not fit are not quantized.
+  // Matrices whose shape does not fit the format are not quantized.
   std::optional<Quantization> quantization = {};
   // Called before config.json is written, after all else: adds further files to the directory.
   std::function<void(const std::string& directory)> before_config = {};
@@ -38,9 +38,10 @@ struct HfWritten {
   QuantisationReport report;  // with a quantization: of the files written in this run
 };
 
-// InputError where `directory` holds anything but an interrupted export of the same model with the
-// same options, or, with a quantization, where the model is already quantized or its files store
-// matrices transposed (GPT-2).
+// InputError if `directory` holds anything but an interrupted export of the same model with the
+// same options. With a quantization, also if the model is already quantized, no matrix fits the
+// format, or the family's files store matrices transposed (GPT-2) or all experts of a layer in one
+// tensor.
 HfWritten write_hf_directory(const ModelSource& source, const std::string& directory,
                              const HfWriteOptions& options);
 

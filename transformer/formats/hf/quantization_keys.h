@@ -1,4 +1,5 @@
-// Keys of "quantization_config" in config.json: the quantization of a directory's weights.
+// Keys of "quantization_config" in config.json, which describe how a directory's weights are
+// quantized.
 #pragma once
 
 #include <span>
@@ -10,9 +11,9 @@
 
 namespace trireme {
 
-// Supported methods: "fp8", "gptq", "awq", "compressed-tensors".
+// Returns the supported methods: "fp8", "gptq", "awq", "compressed-tensors", "mxfp4".
 std::span<const char* const> quantization_methods();
-// Keys of a method: source of the check and of docs/reference/model-keys.md.
+// Returns the keys of a method: source of the check and of docs/reference/model-keys.md.
 const Schema& quantization_schema(const std::string& method);
 // InputError, prefixed with `file`, for an unsupported method or key.
 Quantization read_quantization(const Json& json, const std::string& file);

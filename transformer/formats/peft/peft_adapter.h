@@ -37,12 +37,13 @@ class PeftAdapter : public ModelSource {
   const char* kind() const override { return "peft"; }
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
-  // Tensor and rows of the files that store an adapter's parameter, or replace a parameter of the
-  // base.
+  // Tensor and rows of the files that store an adapter's parameter, or that replace a parameter of
+  // the base.
   ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
+  // Returns whether the files replace this parameter of the base.
   bool replaces(const ModelConfig& config, const std::string& parameter) const;
-  // Configuration of `base` with the adapter merged. PEFT has two modules for a tied table, the
-  // embedding and the head. The model stays tied if the file changes both alike
+  // Returns the configuration of `base` with the adapter merged. PEFT has two modules for a tied
+  // table, the embedding and the head. The model stays tied if the file changes both alike
   // (ensure_weight_tying). It is no longer tied if the file changes one of them, or each
   // differently.
   ModelConfig merged_config(const ModelConfig& base) const;
@@ -52,11 +53,12 @@ class PeftAdapter : public ModelSource {
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
   // Returns whether the files hold more than adapters of linear layers inside transformer blocks:
-  // replaced base parameters, or adapters of the embedding, the head or the gates. Layers cannot
-  // apply those next to their weights; they must be merged (transformer/formats/merged_model.h).
+  // replacements of base parameters, or adapters of the embedding, the head, routed experts or the
+  // gates of shared experts. Layers cannot apply those next to their weights; they must be merged
+  // (transformer/formats/merged_model.h).
   bool needs_merging(const ModelConfig& config) const;
-  // InputError listing the adapters that a model of `config` needs and the files lack, those left
-  // over, and those of another shape.
+  // InputError listing the adapters that a model of `config` needs and the files lack, unused ones,
+  // and those of another shape.
   void check_adapters(const ModelConfig& config) const;
   // InputError listing everything that prevents training of `lora` from starting with these
   // adapters: another rank, factor, kind or targets, and the problems of check_adapters().
@@ -66,10 +68,10 @@ class PeftAdapter : public ModelSource {
   bool is_ignored(const ModelConfig&, const std::string&) const override { return false; }
 
  private:
-  // "" or a line for each parameter that is missing, of another shape, or left over.
+  // Returns "" or a line for each parameter that is missing, of another shape, or unused.
   std::string problems(const ModelConfig& config, const std::vector<ModelParameter>& wanted) const;
-  // Parameters that adapter_config.json selects, with the ranks of the file. InputError where there
-  // are none.
+  // Returns the parameters that adapter_config.json selects, with the ranks of the file. InputError
+  // if there are none.
   std::vector<ModelParameter> own_parameters(const ModelConfig& config) const;
   void read_padded(const ModelConfig& config, const ModelParameter& parameter,
                    const PeftLayer& layer, const TensorBox& box, int64_t begin,
@@ -92,16 +94,17 @@ class PeftAdapter : public ModelSource {
 
 bool is_peft_adapter(const std::string& path);  // directory with adapter_config.json
 
-// Writes both files to `directory`, which is created where it is missing. base: name of the model,
-// for PEFT. adapters: source of the tensors under our names. InputError for magnitudes of only some
-// of GPT-2's query, key and value: the others' would be norms of weights, which are not available
+// Writes both files to `directory`, which is created if missing. base: name of the model, for PEFT.
+// adapters: source of the tensors under our names. InputError for magnitudes of only some of
+// GPT-2's query, key and value: the others' would be norms of weights, which are not available
 // here.
 void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                         const ModelSource& adapters, const std::string& base,
                         const std::string& directory);
 
-// "" or a warning: PEFT drops the adapters of MLPs that write_peft_adapter() writes for some
-// mixtures of experts.
+// Returns "" or a warning that PEFT drops or misapplies some adapters of write_peft_adapter():
+// those of projections that the family fuses (gate and up; q, k and v), or of MLPs next to routed
+// experts.
 std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora);
 
 // all[row][column] = factor * tile[row][column]; rows of `columns` (tile) and `width` (all)
@@ -109,7 +112,7 @@ std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora);
 void place_scaled(std::span<const float> tile, int64_t columns, float factor, std::span<float> all,
                   int64_t width);
 
-// Adapter parameters of a whole model, in its order.
+// Returns the adapter parameters of a whole, unsharded model, in its order.
 std::vector<ModelParameter> adapter_parameters(const ModelConfig& config, const LoraConfig& lora);
 
 }  // namespace trireme

@@ -29,7 +29,7 @@ class LayerNames {
   // Returns whether a listed full name or the regular expression matches.
   bool contains(const std::string& layer) const;
   bool matches(const std::string& layer) const;  // likewise, or a listed suffix
-  std::string text() const;                      // for messages
+  std::string text() const;                      // first name, or the pattern; for messages
 
  private:
   std::vector<std::string> names_;
@@ -42,7 +42,7 @@ class PeftConfig {
   explicit PeftConfig(const std::string& file);
   // Rank, scale and targets of layers that no pattern matches.
   const LoraConfig& lora() const { return lora_; }
-  bool targets(const std::string& layer) const;
+  bool targets(const std::string& layer) const;  // whether the layer has adapters
   // Returns whether the adapter may (modules_to_save, bias), or must, hold a replacement of a base
   // tensor, given by HuggingFace's name.
   bool may_replace(const std::string& tensor) const;
@@ -54,8 +54,8 @@ class PeftConfig {
   // Returns whether keys other than lora().targets select the layers with adapters.
   bool selects() const { return selects_; }
   bool has_patterns() const { return !ranks_.empty() || !alphas_.empty(); }
-  // Returns whether rank_pattern and alpha_pattern are those with which the adapters of query, key
-  // and value are joined into one of GPT-2's c_attn (peft_adapter.h).
+  // Returns whether rank_pattern and alpha_pattern are those that write_peft_adapter() writes for
+  // the joined adapters of query, key and value in GPT-2's c_attn (peft_adapter.h).
   bool has_fused_patterns() const;
   std::string targets_text() const { return targets_.text(); }
 
@@ -81,7 +81,8 @@ class PeftConfig {
   std::vector<std::string> saved_modules_;
 };
 
-// Alpha of the fused adapter: three times that of `lora`, so that the scale is unchanged.
+// Alpha of the joined adapter of rank 3 r: that of `lora` times 3, or sqrt(3) if rank-stabilized,
+// so that the scale is unchanged.
 double fused_alpha(const LoraConfig& lora);
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 //   kNoEffect      the key has no effect on what a trained adapter computes
 //   kNeutralOnly   only null, false, empty and listed values are accepted. Any other value makes a
 //                  different model of the same tensors and is refused, with the key named
-// Unknown keys are refused too; PEFT itself drops them with a warning.
+// Unknown keys are refused too, unless null, false or empty; PEFT drops them with a warning.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -26,8 +26,8 @@ struct PeftKey {
 
 const std::vector<PeftKey>& peft_keys();
 
-// InputError naming the key, its value, and the way out. Returns "" or a note about keys without
-// effect, which concern training or Python.
+// Checks a file's keys: InputError naming the key, its value, and the way out. Returns "" or a note
+// about keys without effect, which concern training or Python.
 std::string check_peft_keys(const std::string& file, const nlohmann::ordered_json& config);
 
 // The table as Markdown (docs/reference/adapter-keys.md).

@@ -3,7 +3,7 @@
 //
 //   A = (A_1; ...; A_n),   B = (s_1 B_1, ..., s_n B_n),   rank r_1 + ... + r_n, factor 1
 //
-// y += (x A^T restricted to the columns of adapter i) B^T adds what adapter i alone adds
+// (x A^T restricted to the columns of adapter i) B^T is the contribution of adapter i alone
 // (Tokens::adapter_columns), so that one product serves the tokens of all adapters. Layers that an
 // adapter does not adapt have zeros in its columns.
 //
@@ -24,16 +24,17 @@ namespace trireme {
 // Columns [begin, end) of the inner dimension that belong to one adapter.
 using AdapterColumns = std::pair<int32_t, int32_t>;
 
-// Slots for adapters and their maximum rank. 0: only for the adapters given.
+// Number of adapter slots and their rank. 0: no slots, only the adapters given at construction.
 struct AdapterRoom {
   int64_t slots = 0, rank = 0;
 };
 
 class StackedAdapters : public ModelSource {
  public:
-  // adapters: at least one; with slots one entry for each, nullptr where it is empty. InputError
-  // for an adapter that is not for a model of `config`, for a rank above the slots', and for
-  // magnitudes (DoRA): they scale the whole output of a layer, which columns cannot express.
+  // adapters: at least one; with slots one entry per slot, nullptr if it is empty. InputError for
+  // an adapter that is not for a model of `config`, that must be merged (needs_merging()), whose
+  // rank is above the slots', or that has magnitudes (DoRA): they scale the whole output of a
+  // layer, which columns cannot express.
   StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>> adapters,
                   const ModelConfig& config, const AdapterRoom& room = {});
   const char* kind() const override { return "peft"; }

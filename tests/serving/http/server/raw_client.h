@@ -93,7 +93,7 @@ class RawClient {
       if (!receive()) return false;
     return true;
   }
-  // Returns whether the server closes the connection without sending more bytes.
+  // Reads until the server closes the connection. Returns false after a timeout.
   bool is_closed() {
     while (receive()) {
     }

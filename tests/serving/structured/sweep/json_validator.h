@@ -1,4 +1,4 @@
-// Validates a value against a schema, independently of the code that builds grammars.
+// Validator of values against a schema, independent of the code that builds grammars.
 #pragma once
 
 #include <nlohmann/json.hpp>
