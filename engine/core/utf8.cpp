@@ -44,6 +44,14 @@ Scan scan_character(std::string_view text) {
   return {Form::kComplete, bytes};
 }
 
+// Whether a complete character is a control character other than line feed and tab. U+0080 to
+// U+009F are two bytes: for a terminal, U+009B starts a control sequence as ESC and '[' do.
+bool is_control(std::string_view text) {
+  const auto byte = static_cast<unsigned char>(text[0]);
+  if (byte == 0xC2) return static_cast<unsigned char>(text[1]) < 0xA0;
+  return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
+}
+
 }  // namespace
 
 size_t find_invalid_utf8(std::string_view text) {
@@ -94,8 +102,7 @@ std::string printable(std::string_view text, size_t max_bytes) {
   for (size_t at = 0; at < shown.size();) {
     const size_t good = find_invalid_utf8(shown.substr(at, 4)) == 0 ? 0 : 1;
     const auto byte = static_cast<unsigned char>(shown[at]);
-    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
-    if (good > 0 && !control) {
+    if (good > 0 && !is_control(shown.substr(at))) {
       const size_t bytes = byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
       out += shown.substr(at, bytes);
       at += bytes;

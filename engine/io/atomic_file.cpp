@@ -109,8 +109,8 @@ void AtomicFile::open_temporary(const std::string& resume_as) {
   written_ = started_ = kept();
   if (::ftruncate(descriptor_, written_) != 0 || ::lseek(descriptor_, written_, SEEK_SET) < 0)
     fail("write", errno);
-  if (expected_ - written_ > 0 && expected_ - written_ > free_bytes_at(path_))
-    fail("write", ENOSPC);
+  const int64_t left = expected_ - written_;
+  if (left > 0 && left > free_bytes_at(path_).value_or(left)) fail("write", ENOSPC);
 }
 
 AtomicFile::~AtomicFile() { discard(); }

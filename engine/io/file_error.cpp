@@ -13,9 +13,12 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string advice(int error_number, const std::string& path, int64_t bytes_needed) {
-  const std::string needed = bytes_needed > 0 ? concat(bytes_needed, " more bytes are needed, ",
-                                                       free_bytes_at(path), " are free; ")
-                                              : std::string();
+  std::string needed;
+  if (bytes_needed > 0) {
+    const std::optional<int64_t> free = free_bytes_at(path);
+    needed = concat(bytes_needed, " more bytes are needed, ",
+                    free ? std::to_string(*free) : std::string("an unknown number"), " are free; ");
+  }
   switch (error_number) {
     case ENOSPC: return needed + "free some space there or choose a directory on another disk";
     case EDQUOT:
@@ -53,11 +56,11 @@ bool is_present(const std::string& path) {
   return false;
 }
 
-int64_t free_bytes_at(const std::string& path) {
+std::optional<int64_t> free_bytes_at(const std::string& path) {
   fs::path place = fs::absolute(path);
   while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
   struct statvfs info {};
-  if (::statvfs(place.c_str(), &info) != 0) return 0;
+  if (::statvfs(place.c_str(), &info) != 0) return std::nullopt;
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/core/error.h"
@@ -9,8 +10,8 @@
 namespace trireme {
 
 // Bytes an unprivileged process can still write on the file system of `path`, or of its nearest
-// existing parent; 0 if unknown.
-int64_t free_bytes_at(const std::string& path);
+// existing parent; none if the system does not report them.
+std::optional<int64_t> free_bytes_at(const std::string& path);
 
 // Throws FileError for a failed system call on a file, with one form of message:
 //   cannot <action> <path>: <reason>; <what to do>

@@ -38,7 +38,7 @@ float largest_of(std::span<const float> values) {
 
 bool can_quantise(const Quantization& q, int64_t out, int64_t in) {
   if (q.method == Method::kFp8) return out * in % 4 == 0;
-  return in % q.group_size == 0 && out % numbers_in_word(q) == 0;
+  return q.group_size > 0 && in % q.group_size == 0 && out % numbers_in_word(q) == 0;
 }
 
 std::vector<SafetensorsSpec> quantised_parts(const Quantization& q, const std::string& name,

@@ -269,9 +269,8 @@ Json prepare(const SaveOptions& options, const std::string& temporary,
     writers += bytes > 0 ? 1 : 0;
   }
   TRIREME_CHECK(writers > 0, "a checkpoint without tensors");
-  if (options.resume_as.empty() && total > free_bytes_at(options.root)) {
+  if (options.resume_as.empty() && total > free_bytes_at(options.root).value_or(total))
     fail_file("save a checkpoint in", options.root, ENOSPC, total);
-  }
   make_directories(temporary);
   Json files = Json::array();
   size_t next = 0;

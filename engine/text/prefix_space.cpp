@@ -55,7 +55,10 @@ void drop_parts(PlainJson& json, const char* type, const char* list) {
 class PrefixSpace {
  public:
   PrefixSpace(const TokenizerConfig& config, PlainJson& json, const std::string& name)
-      : config_(config), json_(json), name_(name), wanted_(*config.adds_prefix_space) {
+      : config_(config),
+        json_(json),
+        name_(name),
+        wanted_(config.adds_prefix_space.value_or(false)) {
     for (const char* key : {"normalizer", "pre_tokenizer", "decoder"})
       if (!json_.contains(key)) json_[key] = nullptr;
     find_parts_of(json_["pre_tokenizer"], "ByteLevel", "pretokenizers", byte_level_);

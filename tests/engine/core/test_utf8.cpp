@@ -15,6 +15,10 @@ TEST(Printable, SpellsWhatATerminalWouldObeyAndWhatIsNoCharacter) {
   EXPECT_EQ(printable("a\x1B[2Jb"), "a\\x1b[2Jb");
   EXPECT_EQ(printable(std::string("\0\r\x7F", 3)), "\\x00\\x0d\\x7f");
   EXPECT_EQ(printable("\xFF\xE2\x82"), "\\xff\\xe2\\x82");
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "2J"),
+            "\\xc2\\x9b2J");
+  EXPECT_EQ(printable("\xC2\xA0"), "\xC2\xA0");
   EXPECT_EQ(printable("\xC0\x80"
                       "a"),
             "\\xc0\\x80a");

@@ -155,6 +155,9 @@ TEST(QuantizedMatrix, WhatFits) {
   EXPECT_FALSE(can_quantise(kGptq4, 4, 128));
   EXPECT_TRUE(can_quantise(kGptq8, 4, 128));
   EXPECT_FALSE(can_quantise(kGptq8, 8, 192));
+  Quantization one_group = kGptq4;  // all inputs: a form that is read, never written
+  one_group.group_size = -1;
+  EXPECT_FALSE(can_quantise(one_group, 8, 128));
 }
 
 }  // namespace

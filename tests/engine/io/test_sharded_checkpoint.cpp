@@ -205,7 +205,7 @@ TEST(ShardedCheckpoint, AFullDiskKeepsTheOldCheckpoint) {
   // Detected while writing: another program takes the space in between.
   SimulatedRanks ranks(2);
   const auto layout = random_layout(model, 1, 2, 1);
-  std::string filler(static_cast<size_t>(free_bytes_at(root)) - 8192, 'x');
+  std::string filler(static_cast<size_t>(free_bytes_at(root).value()) - 8192, 'x');
   const auto errors = ranks.run([&](const CheckpointRanks& r) {
     CheckpointRanks slow = r;
     slow.broadcast = [&](const std::string& value) {
