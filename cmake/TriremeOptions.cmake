@@ -101,7 +101,7 @@ endfunction()
 # trireme_library(NAME [RECURSE [WITHOUT folder...]] [TOGETHER] [COLD [COMMON_HEADERS]] [DEPENDS target...] [PRIVATE_DEPENDS target...]):
 # one static library from the .cpp files of this folder. WITHOUT: folders below it that this build leaves out. TOGETHER:
 # units of several folders; names in anonymous namespaces are unique within the library. COLD: no loop
-# in it is hot (a token is some hundred bytes of text, a request waits for the kernel), and optimising it would take half
+# in it is hot (a token is some hundred bytes of text, a request waits for the kernel), and optimizing it would take half
 # of the time of compiling it. It may have precompiled headers of its own, or the COMMON_HEADERS that others have.
 function(trireme_library name)
   cmake_parse_arguments(ARG "RECURSE;TOGETHER;COLD;COMMON_HEADERS" "" "WITHOUT;DEPENDS;PRIVATE_DEPENDS" ${ARGN})

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// Innermost command of the command line that the parser recognised.
+// Innermost command of the command line that the parser recognized.
 CLI::App& deepest(CLI::App& app) {
   CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().back();

@@ -116,17 +116,17 @@ void time_choice(OpTimer& timer, const char* name, SamplingParams choice, bool m
 
 void time_choices(OpTimer& timer, int64_t vocabulary) {
   time_choice(timer, "greedy", {}, false, vocabulary);
-  SamplingParams with_logprobs, penalised, biased, forbidding;
+  SamplingParams with_logprobs, penalized, biased, forbidding;
   with_logprobs.top_logprobs = 20;
-  penalised.repetition_penalty = 1.1;
-  penalised.frequency_penalty = 0.5;
+  penalized.repetition_penalty = 1.1;
+  penalized.frequency_penalty = 0.5;
   time_choice(timer, "mask", {}, true, vocabulary);
   for (int32_t i = 0; i < 1024; ++i) {
     biased.logit_bias.emplace_back(i * 7, 1.0);
     forbidding.bad_words.push_back({i, i + 1, i + 2});
   }
   time_choice(timer, "logprobs 20", std::move(with_logprobs), false, vocabulary);
-  time_choice(timer, "penalties", std::move(penalised), false, vocabulary);
+  time_choice(timer, "penalties", std::move(penalized), false, vocabulary);
   time_choice(timer, "1024 biases", std::move(biased), false, vocabulary);
   time_choice(timer, "1024 bad words", std::move(forbidding), false, vocabulary);
 }

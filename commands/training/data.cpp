@@ -105,7 +105,7 @@ void add_prepare(CLI::App& parent) {
   options->threads = 0;
   CLI::App* app = parent.add_subcommand(
       "prepare",
-      "Tokenise text into a token file, PREFIX.bin and PREFIX.idx, in Megatron-LM's format.\nEach "
+      "Tokenize text into a token file, PREFIX.bin and PREFIX.idx, in Megatron-LM's format.\nEach "
       "text file is one document. A .jsonl or .json file has one JSON object per line, which is "
       "one document; a .json file may be one array of objects instead. Files may be compressed "
       "(.gz, .zst). Folders are read recursively, in sorted order. Under mpirun or srun the ranks "
@@ -142,7 +142,7 @@ void add_train_tokenizer(CLI::App& parent) {
   auto max_megabytes = std::make_shared<int64_t>(options->max_bytes >> 20);
   CLI::App* app = parent.add_subcommand(
       "train-tokenizer",
-      "Train a SentencePiece model on text. Text is not normalised, and unknown characters are "
+      "Train a SentencePiece model on text. Text is not normalized, and unknown characters are "
       "encoded as bytes, so that decoding gives exactly the encoded text. The same text gives the "
       "same model on every machine.");
   app->add_option("--input,-i", options->inputs, "Text files and folders, as for `data prepare`")

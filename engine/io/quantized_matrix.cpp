@@ -36,7 +36,7 @@ float largest_of(std::span<const float> values) {
 
 }  // namespace
 
-bool can_quantise(const Quantization& q, int64_t out, int64_t in) {
+bool can_quantize(const Quantization& q, int64_t out, int64_t in) {
   if (q.method == Method::kFp8) return out * in % 4 == 0;
   return q.group_size > 0 && in % q.group_size == 0 && out % numbers_in_word(q) == 0;
 }
@@ -55,10 +55,10 @@ std::vector<SafetensorsSpec> quantised_parts(const Quantization& q, const std::s
           {name + ".scales", DType::kF16, {groups, out}}};
 }
 
-MatrixQuantiser::MatrixQuantiser(const Quantization& quantization, int64_t out, int64_t in,
+MatrixQuantizer::MatrixQuantizer(const Quantization& quantization, int64_t out, int64_t in,
                                  int threads)
     : q_(quantization), out_(out), in_(in), threads_(threads) {
-  TRIREME_CHECK(q_.method != Method::kAwq && can_quantise(q_, out, in), "a matrix (", out, ", ", in,
+  TRIREME_CHECK(q_.method != Method::kAwq && can_quantize(q_, out, in), "a matrix (", out, ", ", in,
                 ") cannot be quantized in this format");
   for (const SafetensorsSpec& part : quantised_parts(q_, "", out, in)) {
     int64_t numbers = 1;
@@ -74,7 +74,7 @@ MatrixQuantiser::MatrixQuantiser(const Quantization& quantization, int64_t out, 
   for (int64_t i = 0; i < std::ssize(parts_[kZeros]) / 4; ++i) put(parts_[kZeros], i, zeros);
 }
 
-void MatrixQuantiser::add(std::span<const float> rows) {
+void MatrixQuantizer::add(std::span<const float> rows) {
   const auto width = static_cast<size_t>(in_);
   TRIREME_CHECK(rows.size() % width == 0 &&
                     row_ + std::ssize(waiting_) / in_ + std::ssize(rows) / in_ <= out_,
@@ -90,7 +90,7 @@ void MatrixQuantiser::add(std::span<const float> rows) {
   }
 }
 
-void MatrixQuantiser::add_block_rows(std::span<const float> rows) {
+void MatrixQuantizer::add_block_rows(std::span<const float> rows) {
   const int64_t columns = ceil_div(in_, q_.block_columns);
   std::vector<RoundingError> errors(static_cast<size_t>(columns));
   parallel_for(threads_, columns, 1, [&](int64_t begin, int64_t end) {
@@ -100,7 +100,7 @@ void MatrixQuantiser::add_block_rows(std::span<const float> rows) {
   row_ += std::ssize(rows) / in_;
 }
 
-RoundingError MatrixQuantiser::add_block(std::span<const float> rows, int64_t column_block) {
+RoundingError MatrixQuantizer::add_block(std::span<const float> rows, int64_t column_block) {
   const int64_t count = std::ssize(rows) / in_, first = column_block * q_.block_columns;
   const int64_t width = std::min(q_.block_columns, in_ - first);
   const auto row = [&](int64_t r) {
@@ -128,7 +128,7 @@ RoundingError MatrixQuantiser::add_block(std::span<const float> rows, int64_t co
   return error;
 }
 
-void MatrixQuantiser::add_rows(std::span<const float> rows) {
+void MatrixQuantizer::add_rows(std::span<const float> rows) {
   constexpr int64_t kNumbersWorthAThread = 1 << 14;
   const int64_t count = std::ssize(rows) / in_;
   std::vector<RoundingError> errors(static_cast<size_t>(count));
@@ -142,7 +142,7 @@ void MatrixQuantiser::add_rows(std::span<const float> rows) {
 }
 
 // A word belongs to one row, so that rows can be quantized concurrently.
-RoundingError MatrixQuantiser::add_row(std::span<const float> row, int64_t number) {
+RoundingError MatrixQuantizer::add_row(std::span<const float> row, int64_t number) {
   const int64_t packed = numbers_in_word(q_);
   const auto most = static_cast<float>((1u << q_.bits) - 1);
   const auto zero = static_cast<float>(1u << (q_.bits - 1));
@@ -167,7 +167,7 @@ RoundingError MatrixQuantiser::add_row(std::span<const float> row, int64_t numbe
   return error;
 }
 
-const std::vector<std::vector<std::byte>>& MatrixQuantiser::parts() const {
+const std::vector<std::vector<std::byte>>& MatrixQuantizer::parts() const {
   TRIREME_CHECK(row_ == out_, row_, " rows of ", out_);
   return parts_;
 }

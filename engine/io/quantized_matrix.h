@@ -19,19 +19,19 @@ namespace trireme {
 // Whether a matrix (out, in) can be quantized this way: gptq needs whole groups and outputs that
 // fill an int32; fp8 a number of elements that fills four bytes, so that the next tensor in the
 // file is aligned.
-bool can_quantise(const Quantization& quantization, int64_t out, int64_t in);
+bool can_quantize(const Quantization& quantization, int64_t out, int64_t in);
 
-// Tensors that store the weight of module `name`, in the order of MatrixQuantiser::parts().
+// Tensors that store the weight of module `name`, in the order of MatrixQuantizer::parts().
 std::vector<SafetensorsSpec> quantised_parts(const Quantization& quantization,
                                              const std::string& name, int64_t out, int64_t in);
 
-// Quantizes, row by row, a matrix for which can_quantise() holds, and keeps the result in memory;
+// Quantizes, row by row, a matrix for which can_quantize() holds, and keeps the result in memory;
 // for fp8 also the rows of an incomplete block. The result, including the sums of the error,
 // depends neither on the number of threads nor on how many rows are added at a time.
-class MatrixQuantiser {
+class MatrixQuantizer {
  public:
   // kFp8 and kGptq only.
-  MatrixQuantiser(const Quantization& quantization, int64_t out, int64_t in, int threads);
+  MatrixQuantizer(const Quantization& quantization, int64_t out, int64_t in, int threads);
   void add(std::span<const float> rows);  // next whole rows, finite
   // Bytes of each part, once all rows have been added.
   const std::vector<std::vector<std::byte>>& parts() const;

@@ -25,7 +25,7 @@ uint32_t word_at(std::span<const std::byte> bytes, int64_t index) {
 constexpr float kFp4Numbers[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 constexpr int64_t kMxBlock = 32;  // numbers that share a scale
 
-// One quantised matrix (out, in).
+// One quantized matrix (out, in).
 struct Matrix {
   std::string name;  // module name, without ".weight"
   int64_t out = 0, in = 0;
@@ -228,7 +228,7 @@ class QuantizedSource : public TensorSource {
   }
 
   [[noreturn]] void fail(const Matrix& m, const std::string& why) const {
-    fail_input(path(), ": quantised weight ", m.name, ": ", why);
+    fail_input(path(), ": quantized weight ", m.name, ": ", why);
   }
   void expect(const Matrix& m, const SourceTensor& t, const std::vector<int64_t>& shape) const {
     if (t.shape != shape)
@@ -350,7 +350,7 @@ std::string quantization_name(const Quantization& q) {
   TRIREME_UNREACHABLE("quantization method ", static_cast<int>(q.method));
 }
 
-std::unique_ptr<TensorSource> dequantised(std::unique_ptr<SafetensorsDirectory> files,
+std::unique_ptr<TensorSource> dequantized(std::unique_ptr<SafetensorsDirectory> files,
                                           const Quantization& quantization) {
   return std::make_unique<QuantizedSource>(std::move(files), quantization);
 }

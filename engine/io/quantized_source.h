@@ -47,7 +47,7 @@ std::string quantization_name(const Quantization& quantization);  // "GPTQ 4 bit
 // Returns a source with X.weight (out, in), or X for mxfp4, in place of the tensors that store X.
 // Its read() caches the scales of one matrix and is not thread-safe. InputError if shapes or dtypes
 // do not match.
-std::unique_ptr<TensorSource> dequantised(std::unique_ptr<SafetensorsDirectory> files,
+std::unique_ptr<TensorSource> dequantized(std::unique_ptr<SafetensorsDirectory> files,
                                           const Quantization& quantization);
 
 }  // namespace trireme

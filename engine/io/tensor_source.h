@@ -20,7 +20,7 @@ struct SourceTensor {
   std::optional<DType> dtype;  // lossless for read(), which needs a float type; absent: none
   std::vector<int64_t> shape;  // row-major, the last dimension varies fastest
   int64_t bytes = 0;           // in the file
-  bool quantised = false;      // stored with fewer bits than `dtype`
+  bool quantized = false;      // stored with fewer bits than `dtype`
   int64_t numel() const;
 };
 

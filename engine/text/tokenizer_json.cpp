@@ -136,7 +136,7 @@ class JsonTokenizer : public Tokenizer {
       encode_words(std::string(rest), first, ids);
       first = false;
     };
-    // Offsets are lost if characters were repaired or normalised: then no special tokens are
+    // Offsets are lost if characters were repaired or normalized: then no special tokens are
     // encoded in such a text.
     const bool intact = options.breaks.empty() || text.size() == bytes.size();
     added_.split(text, false, options.parse_special && intact, options.breaks, token,

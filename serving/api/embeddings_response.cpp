@@ -40,7 +40,7 @@ std::vector<uint8_t> bytes_of(std::span<const float> values, const EmbeddingForm
 
 }  // namespace
 
-void normalise(std::vector<float>& embedding) {
+void normalize(std::vector<float>& embedding) {
   double squares = 0;
   for (const float x : embedding) squares += static_cast<double>(x) * static_cast<double>(x);
   const double factor = squares > 0 ? 1 / std::sqrt(squares) : 0;

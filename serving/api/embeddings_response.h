@@ -18,7 +18,7 @@ struct EmbeddingFormat {
 };
 
 // Scales a vector to Euclidean length 1; a zero vector is unchanged.
-void normalise(std::vector<float>& embedding);
+void normalize(std::vector<float>& embedding);
 
 // Estimated bytes buffered for a response until it is sent: the vectors and the body.
 int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64);

@@ -14,22 +14,22 @@ namespace {
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 // The `count` largest logits, in descending order, ties to the lower id.
-std::vector<TokenLogprob> most_probable(std::span<const float> logits, double normaliser,
+std::vector<TokenLogprob> most_probable(std::span<const float> logits, double normalizer,
                                         int64_t count) {
   std::vector<int32_t> order;
   first_of_row(logits, count, order);
   std::vector<TokenLogprob> out;
   out.reserve(order.size());
   for (const int32_t id : order)
-    out.push_back({id, static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser});
+    out.push_back({id, static_cast<double>(logits[static_cast<size_t>(id)]) - normalizer});
   return out;
 }
 
 OutputToken with_logprobs(int32_t id, std::span<const float> logits, int64_t top) {
-  const double normaliser = log_normaliser(logits);
+  const double normalizer = log_normalizer(logits);
   OutputToken token{.id = id,
-                    .logprob = static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser};
-  if (top > 0) token.top = most_probable(logits, normaliser, top);
+                    .logprob = static_cast<double>(logits[static_cast<size_t>(id)]) - normalizer};
+  if (top > 0) token.top = most_probable(logits, normalizer, top);
   return token;
 }
 

@@ -22,7 +22,7 @@ std::string describe(const Size& s) {
 
 RouterArgs router_args(const Size& s, bool sigmoid) {
   return {.score = sigmoid ? RouterScore::kSigmoid : RouterScore::kSoftmax,
-          .normalise = !sigmoid,
+          .normalize = !sigmoid,
           .scale = 1.5,
           .groups = s.groups,
           .kept_groups = s.kept,

@@ -37,7 +37,7 @@ Curve train(const GoldenCase& golden, int64_t steps, cuda::Context* gpu) {
   const Groups groups(world->world(), config.parallel);
   TrainState state(config, groups.layout);
   TrainStep step(config, state, groups, ctx);
-  const ArenaPlan plan = start_fresh(state, step, ctx);  // also initialises the other weights
+  const ArenaPlan plan = start_fresh(state, step, ctx);  // also initializes the other weights
   golden.load_weights(ctx, state.store);
   state.optimizer.initialize(ctx);
   const SafetensorsReader reference = golden.open("steps");

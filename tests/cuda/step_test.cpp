@@ -1,5 +1,5 @@
 // Decision of a step on the emulated GPU: bitwise equal to the CPU's, and without host
-// synchronisation between the gradients and the updated parameters.
+// synchronization between the gradients and the updated parameters.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -99,13 +99,13 @@ TEST(StepOnGpu, UpdatesWithoutAWaitOfTheHost) {
   }();
   device.ctx.arena.reserve(plan.capacity);
   cuda::synchronize(*device.ctx.gpu, device.ctx.gpu->main);
-  const int64_t before = emulator::counters().synchronised();
+  const int64_t before = emulator::counters().synchronized();
   device.ctx.arena.begin_step(plan);
   sum_of_squares(device.ctx, sum, grad);
   decide_step(device.ctx, scalars, state, sum, loss, decision);
   adamw_step(device.ctx, param, {}, grad, m, v, scalars, {});
   device.ctx.arena.end_step();
-  EXPECT_EQ(emulator::counters().synchronised(), before);
+  EXPECT_EQ(emulator::counters().synchronized(), before);
   EXPECT_NE(device.read<float>(param), 1.0f);
   EXPECT_EQ(device.read<StepState>(state).grad_norm, std::sqrt(300.0));
 }

@@ -1,5 +1,5 @@
 // Decoding on the emulated GPU: the CPU's output, and for every token except the first few one copy
-// to the device, one launch of a recorded pass and one synchronisation.
+// to the device, one launch of a recorded pass and one synchronization.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ TEST_P(DecodeOnGpu, LaunchesOnceAndWaitsOnceForAToken) {
     if (tokens >= 3) {
       EXPECT_EQ(gpu->launches - launches, 1) << "token " << tokens;
       EXPECT_EQ(now.graph_launches - before.graph_launches, 1);
-      EXPECT_LE(now.synchronised() - before.synchronised(), 1);
+      EXPECT_LE(now.synchronized() - before.synchronized(), 1);
       EXPECT_EQ(now.allocations - before.allocations, 0);
       // An id, a position and two offsets; a slot and a length in each group of layers; where
       // tokens are sampled on the device, five sampling parameters and a position, aligned to 8

@@ -1,6 +1,6 @@
 // Every operation of a communicator on GPU tensors, compared bit by bit with the same on the host,
 // over the NCCL stand-in and through host memory; also its counters, and that the host does not
-// synchronise over NCCL.
+// synchronize over NCCL.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -110,7 +110,7 @@ TEST(MicroBatchGraphs, LaunchOnceAndWaitForNothing) {
       if (s == 0) plain = made;
       if (s < 2) continue;  // the very first step, and the one that makes the records
       EXPECT_EQ(now.graph_launches - before.graph_launches, 3);
-      EXPECT_EQ(now.synchronised() - before.synchronised(), 0);
+      EXPECT_EQ(now.synchronized() - before.synchronized(), 0);
       EXPECT_EQ(now.allocations - before.allocations, 0);
       EXPECT_LT(3 * made, plain);
     }

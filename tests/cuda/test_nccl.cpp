@@ -1,5 +1,5 @@
 // Operations queued in NCCL: the order of every pipeline schedule's messages and of a step's
-// collectives, no host synchronisation, and the handling of failures.
+// collectives, no host synchronization, and the handling of failures.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -57,7 +57,7 @@ class DeviceStage final : public PipelineStage {
     return ctx_.allocate("hidden", DType::kU8, {kBytes});
   }
 
-  // "" or the messages that did not arrive. Synchronises.
+  // "" or the messages that did not arrive. Synchronizes.
   std::string check() const {
     std::string got(static_cast<size_t>(log_.bytes()), '\0');
     cuda::download(*ctx_.gpu, got.data(), log_.data(), log_.bytes());
@@ -143,8 +143,8 @@ void run_schedule(DeviceRank& here, const Schedule& schedule) {
   const ArenaPlan plan = ctx.arena.end_planning();
   ctx.arena.reserve(plan.capacity);
   clear_records(here.world);
-  const auto before = emulator::counters().synchronised();
-  // Twice without host synchronisation, so that memory is reused while messages are in flight.
+  const auto before = emulator::counters().synchronized();
+  // Twice without host synchronization, so that memory is reused while messages are in flight.
   for (int pass = 0; pass < 2; ++pass) {
     ctx.arena.begin_step(plan);
     executor.run(stage, ctx);
@@ -153,14 +153,14 @@ void run_schedule(DeviceRank& here, const Schedule& schedule) {
   here.world.barrier();
   const bool nccl = here.world.device_backend() != "staged";
   if (nccl) {
-    EXPECT_EQ(emulator::counters().synchronised(), before) << schedule.name;
+    EXPECT_EQ(emulator::counters().synchronized(), before) << schedule.name;
     const std::vector<std::string> once = posted_by(executor.program());
     std::vector<std::string> want = once;
     want.insert(want.end(), once.begin(), once.end());
     EXPECT_EQ(recorded_by(emulator::nccl_records(), rank), want)
         << schedule.name << ", rank " << rank << " of " << schedule.stages;
   }
-  here.world.barrier();  // before any rank reads: reading synchronises
+  here.world.barrier();  // before any rank reads: reading synchronizes
   EXPECT_EQ(stage.check(), "") << schedule.name << " of " << schedule.stages << " stages, "
                                << schedule.chunks << " chunks, " << schedule.micro_batches;
 }
@@ -208,7 +208,7 @@ TEST(Nccl, MessagesOutOfOrderAreRefused) {
 }
 
 // A step with data and tensor parallelism: every operation of one rank in the order of its start,
-// on one stream, without host synchronisation.
+// on one stream, without host synchronization.
 TEST(Nccl, AStepIsQueuedInOrderAndTheHostWaitsForNothing) {
   test::run_device_ranks(4, 4, DeviceBackend::kNccl, [](DeviceRank& here) {
     Communicator& world = here.world;
@@ -221,7 +221,7 @@ TEST(Nccl, AStepIsQueuedInOrderAndTheHostWaitsForNothing) {
         counts(here.gpu, *TestTensor(DType::kF32, {2})),
         theirs(here.gpu, *TestTensor(DType::kF32, {2}));
     clear_records(world);
-    const auto before = emulator::counters().synchronised();
+    const auto before = emulator::counters().synchronized();
     tp->all_gather(*weights, *block);
     const Work reduction = dp->reduce_scatter_v_async(*gradient);
     tp->reduce_scatter(*block, *weights);
@@ -231,7 +231,7 @@ TEST(Nccl, AStepIsQueuedInOrderAndTheHostWaitsForNothing) {
     dp->broadcast(*gradient, 1);
     tp->all_to_all(*weights, (*hidden).slice(0, 0, 8));
     world.barrier();
-    EXPECT_EQ(emulator::counters().synchronised(), before);
+    EXPECT_EQ(emulator::counters().synchronized(), before);
     std::vector<std::string> order;
     for (const NcclRecord& r : emulator::nccl_records()) {
       if (r.device != rank) continue;

@@ -1,5 +1,5 @@
 // The host queues a step on a GPU while the previous one runs, and reads the results of each one
-// step later: without synchronisation, and equal to immediate reads.
+// step later: without synchronization, and equal to immediate reads.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -69,9 +69,9 @@ TEST(OpenSteps, WaitOnceForAStepThatIsRead) {
     const RunConfig config = short_steps(c);
     on_ranks(config, one_gpu(), [&](LayoutRank& rank) {
       const auto waits = [&](const auto& work) {
-        const int64_t before = emulator::counters().synchronised();
+        const int64_t before = emulator::counters().synchronized();
         work();
-        return emulator::counters().synchronised() - before;
+        return emulator::counters().synchronized() - before;
       };
       rank.step.start(0, rank.batches(0, true),
                       rank.plan);  // memory for batches, plans of products

@@ -98,7 +98,7 @@ class Quantize(CommandTest):
         self.assert_refused(*quantize, "model", "model", "--quantization", "fp8", says="is not empty")
         self.trireme(*quantize, "model", "x.gguf", "--quantization", "q4_0")
         self.assert_refused(*quantize, "model", "x.gguf", "--quantization", "q4_0", says="exists")
-        self.assert_refused(*quantize, "x.gguf", "y.gguf", "--quantization", "q8_0", says=["is quantised", "Q4_0", "checkpoint convert"])
+        self.assert_refused(*quantize, "x.gguf", "y.gguf", "--quantization", "q8_0", says=["is quantized", "Q4_0", "checkpoint convert"])
         # Its numbers may be.
         self.trireme("checkpoint", "convert", "x.gguf", "plain", "--to", "hf", "--dtype", "bf16")
         self.trireme(*quantize, "plain", "y.gguf", "--quantization", "q8_0")

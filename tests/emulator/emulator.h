@@ -95,14 +95,14 @@ void block_until(const std::function<bool()>& ready);
 // Counts since the last reset, over all devices and threads.
 struct Counters {
   std::map<std::string, std::int64_t> launches;          // by name: kernels, enqueued work
-  std::map<std::string, std::int64_t> synchronisations;  // by call: "cudaStreamSynchronize"...
+  std::map<std::string, std::int64_t> synchronizations;  // by call: "cudaStreamSynchronize"...
   std::int64_t blocks = 0;                               // of all launched kernels
   std::int64_t bytes_to_device = 0, bytes_to_host = 0, bytes_on_device = 0;
   std::int64_t allocations = 0, frees = 0;  // of device memory
   std::int64_t graph_launches = 0;
 
   std::int64_t launched() const;
-  std::int64_t synchronised() const;
+  std::int64_t synchronized() const;
 };
 Counters counters();
 

@@ -92,7 +92,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   if (stream->legacy)
     if (const cudaError_t error = refuse_legacy_in_capture(stream->device, lock))
       return keep(error);
-  count_synchronisation("cudaStreamSynchronize");
+  count_synchronization("cudaStreamSynchronize");
   run_until(stream, stream->issued, lock);
   return cudaSuccess;
 }
@@ -183,7 +183,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Lock lock(state().mutex);
   if (!known(event)) return keep(cudaErrorInvalidResourceHandle);
   if (event->capture) return keep(invalidate(*event->capture, cudaErrorCapturedEvent));
-  count_synchronisation("cudaEventSynchronize");
+  count_synchronization("cudaEventSynchronize");
   if (event->stream) run_until(std::shared_ptr(event->stream), event->number, lock);
   return cudaSuccess;
 }

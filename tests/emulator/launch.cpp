@@ -202,9 +202,9 @@ std::function<void()> copy_work(const Copy& c, cudaMemcpyKind kind, bool capture
   return [c, bytes] { c.run(bytes->data(), c.width); };
 }
 
-void synchronise(const char* call, cudaStream_t handle) {
+void synchronize(const char* call, cudaStream_t handle) {
   Lock lock(state().mutex);
-  count_synchronisation(call);
+  count_synchronization(call);
   const auto stream = find_stream(handle);
   run_until(stream, stream->issued, lock);
 }
@@ -232,9 +232,9 @@ cudaError_t copy(Copy c, cudaMemcpyKind kind, cudaStream_t stream, bool wait) {
   const bool to_pageable =
       kind == cudaMemcpyDeviceToHost && find_region(c.to).where == Where::kPageable;
   if (wait)
-    synchronise(c.call, stream);
+    synchronize(c.call, stream);
   else if (to_pageable && !captured)
-    synchronise("cudaMemcpyAsync to pageable memory", stream);
+    synchronize("cudaMemcpyAsync to pageable memory", stream);
   return cudaSuccess;
 }
 

@@ -65,7 +65,7 @@ struct ncclComm {
   cudaStream_t stream = nullptr;
   bool blocking = true;
   bool connected = false;           // has run an operation
-  bool finalised = false;           // or about to be finalised
+  bool finalized = false;           // or about to be finalized
   std::atomic<int> looks{0};        // remaining polls until the pending work is complete
   std::atomic<bool> settled{true};  // whether its completion was reported
   std::shared_ptr<std::atomic<bool>> aborted = std::make_shared<std::atomic<bool>>(false);
@@ -279,7 +279,7 @@ ncclResult_t give(const char* op, const void* in, void* out, size_t count, ncclD
                   int reduction, int peer, ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr || *comm->aborted) return ncclInvalidArgument;
   if (peer >= comm->shared->ranks) return ncclInvalidArgument;
-  if (!comm->settled || comm->finalised) {
+  if (!comm->settled || comm->finalized) {
     const std::lock_guard lock(comm->shared->mutex);
     fail(*comm->shared, concat("a communicator is used while it is in progress: ", op));
     return ncclInvalidUsage;
@@ -310,7 +310,7 @@ ncclResult_t close(ncclComm_t comm, bool abort) {
     return ncclInvalidUsage;
   }
   // Stays open, so that the tests detect it.
-  if (!abort && !comm->blocking && !(comm->finalised && comm->settled)) return ncclInvalidUsage;
+  if (!abort && !comm->blocking && !(comm->finalized && comm->settled)) return ncclInvalidUsage;
   *comm->aborted = true;
   const std::lock_guard lock(world().mutex);
   --world().open;
@@ -370,7 +370,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (comm == nullptr || *comm->aborted || !comm->settled) return ncclInvalidUsage;
-  comm->finalised = true;
+  comm->finalized = true;
   return begin(*comm);
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return close(comm, false); }

@@ -227,7 +227,7 @@ cudaError_t cudaDeviceSynchronize() {
   const int device = current_device();
   {
     Lock lock(state().mutex);
-    count_synchronisation("cudaDeviceSynchronize");
+    count_synchronization("cudaDeviceSynchronize");
     run_device(device, lock);
   }
   check_red_zones("cudaDeviceSynchronize", device);
@@ -251,7 +251,7 @@ cudaError_t cudaFree(void* pointer) {
   {
     const Lock lock(state().mutex);
     if (const Operation* user = user_of(reinterpret_cast<std::uintptr_t>(pointer)))
-      die("cudaFree: 0x%zx is still used by queued work (%s); synchronise first",
+      die("cudaFree: 0x%zx is still used by queued work (%s); synchronize first",
           reinterpret_cast<std::size_t>(pointer), user->name.c_str());
     ++state().counters.frees;
   }
@@ -307,9 +307,9 @@ std::int64_t Counters::launched() const {
   for (const auto& [name, count] : launches) sum += count;
   return sum;
 }
-std::int64_t Counters::synchronised() const {
+std::int64_t Counters::synchronized() const {
   std::int64_t sum = 0;
-  for (const auto& [call, count] : synchronisations) sum += count;
+  for (const auto& [call, count] : synchronizations) sum += count;
   return sum;
 }
 

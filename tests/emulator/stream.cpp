@@ -192,7 +192,7 @@ void run_device(int device, Lock& lock) {
   for (std::size_t i = 0; i < streams.size(); ++i) run_until(streams[i], until[i], lock);
 }
 
-void count_synchronisation(const char* call) { ++state().counters.synchronisations[call]; }
+void count_synchronization(const char* call) { ++state().counters.synchronizations[call]; }
 
 }  // namespace emulator::detail
 

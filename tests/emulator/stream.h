@@ -94,7 +94,7 @@ cudaError_t add(cudaStream_t stream, Operation operation);
 void run_until(const std::shared_ptr<Stream>& stream, std::uint64_t number, Lock& lock);
 void run_one(const std::shared_ptr<Stream>& stream, Lock& lock);
 void run_device(int device, Lock& lock);
-void count_synchronisation(const char* call);
+void count_synchronization(const char* call);
 
 // Fails, and invalidates the captures concerned, where a call is not allowed during capture.
 cudaError_t refuse_in_capture(Lock& lock);

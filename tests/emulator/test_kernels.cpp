@@ -15,7 +15,7 @@ constexpr unsigned kAll = 0xffffffffu;
 
 class Kernels : public EmulatorTest {
  protected:
-  // Runs a kernel and synchronises.
+  // Runs a kernel and synchronizes.
   static void run(dim3 grid, dim3 block, const std::function<void()>& body,
                   std::size_t shared = 0) {
     ok(launch(nullptr, "planted", grid, block, shared, body));

@@ -241,9 +241,9 @@ TEST_F(Memory, Counters) {
   EXPECT_EQ(c.bytes_on_device, 12);
   EXPECT_EQ(c.bytes_to_host, 12);
   EXPECT_EQ(c.allocations, 2);
-  EXPECT_EQ(c.synchronisations.at("cudaStreamSynchronize"), 1);
-  EXPECT_EQ(c.synchronisations.at("cudaMemcpy"), 2);
-  EXPECT_EQ(c.synchronised(), 3);
+  EXPECT_EQ(c.synchronizations.at("cudaStreamSynchronize"), 1);
+  EXPECT_EQ(c.synchronizations.at("cudaMemcpy"), 2);
+  EXPECT_EQ(c.synchronized(), 3);
 }
 
 TEST_F(MemoryDeathTest, ResetFindsWhatIsLeft) {

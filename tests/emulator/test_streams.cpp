@@ -79,11 +79,11 @@ TEST_F(Streams, CopiesBackArriveWhenWaitedFor) {
   int pageable = 0;
   ok(cudaMemcpyAsync(pinned.get(), a.get(), 4, cudaMemcpyDeviceToHost, stream));
   EXPECT_EQ(pinned[0], 0);
-  EXPECT_EQ(counters().synchronised(), 1);  // the upload's
+  EXPECT_EQ(counters().synchronized(), 1);  // the upload's
   ok(cudaMemcpyAsync(&pageable, a.get(), 4, cudaMemcpyDeviceToHost, stream));
   EXPECT_EQ(pageable, 7);
   EXPECT_EQ(pinned[0], 7);
-  EXPECT_EQ(counters().synchronisations.at("cudaMemcpyAsync to pageable memory"), 1);
+  EXPECT_EQ(counters().synchronizations.at("cudaMemcpyAsync to pageable memory"), 1);
 }
 
 TEST_F(Streams, NullStreamOrdersBlockingStreamsOnly) {

@@ -114,7 +114,7 @@ def main():
                     check = check_gguf if kind in GGUF_KINDS else check_directory
                     problems, count = check(trireme, model, Path(folder), kind)
                 if count == 0:
-                    problems.append("nothing is quantised")
+                    problems.append("nothing is quantized")
                 failed += bool(problems)
                 print(f"{model.name} {kind}: {count} tensors {'equal' if not problems else ' | '.join(problems)}")
     sys.exit(1 if failed else 0)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Direct preference optimisation of the model in tests/golden/peft/base, by TRL's formula in float64: tests/golden/dpo.
+"""Direct preference optimization of the model in tests/golden/peft/base, by TRL's formula in float64: tests/golden/dpo.
 
     /tmp/venv/bin/python tests/golden/make_dpo.py    (the packages of make_peft.py)
 

@@ -204,7 +204,7 @@ FAMILIES = {"gpt2": (gpt2_logits, gpt2_shapes), "llama": (llama_logits, llama_sh
 # ---------------------------------------------------------------- weights, tokens, one step
 
 def random_weights(config, generator):
-    """Wider than a real initialisation, so that every gradient is far from zero and none is symmetric."""
+    """Wider than a real initialization, so that every gradient is far from zero and none is symmetric."""
     weights = {}
     for name, shape in FAMILIES[config["model_type"]][1](config):
         noise = torch.randn(shape, generator=generator, dtype=torch.float64)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weights in 4 bits as bitsandbytes makes them, with and without double quantisation: tests/golden/nf4.safetensors.
+"""Weights in 4 bits as bitsandbytes makes them, with and without double quantization: tests/golden/nf4.safetensors.
 
     python3 -m venv venv && venv/bin/pip install torch safetensors bitsandbytes
     venv/bin/python tests/golden/make_nf4.py            # writes it again

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/quantized/<kind>/: a tiny llama with quantised matrices as they are published, and the numbers they stand
-for (expected.safetensors), computed here from the formats' definitions in numpy; mxfp4: a tiny gpt-oss with quantised experts.
+"""Writes tests/golden/quantized/<kind>/: a tiny llama with quantized matrices as they are published, and the numbers they stand
+for (expected.safetensors), computed here from the formats' definitions in numpy; mxfp4: a tiny gpt-oss with quantized experts.
 
     python3 -m venv venv && venv/bin/pip install numpy
     venv/bin/python tests/golden/make_quantized.py
@@ -166,7 +166,7 @@ def make_mxfp4(folder):
         parts, values = mxfp4(rng, shape)
         name = "model.layers.0.mlp.experts." + name
         tensors |= {f"{name}_{part}": array for part, array in parts.items()}
-        expected[name] = np.ascontiguousarray(values.transpose(0, 2, 1))  # (experts, in, out), as in unquantised files
+        expected[name] = np.ascontiguousarray(values.transpose(0, 2, 1))  # (experts, in, out), as in unquantized files
     layer = {"self_attn.q_proj.weight": (heads * 4, hidden), "self_attn.k_proj.weight": (8, hidden),
              "self_attn.v_proj.weight": (8, hidden), "self_attn.o_proj.weight": (hidden, heads * 4),
              "self_attn.q_proj.bias": (heads * 4,), "self_attn.k_proj.bias": (8,), "self_attn.v_proj.bias": (8,),
@@ -188,13 +188,13 @@ def make_mxfp4(folder):
 
 def main():
     make_mxfp4(FOLDER / "mxfp4")
-    for name, (quantise, settings) in CASES.items():
+    for name, (quantize, settings) in CASES.items():
         rng = np.random.default_rng(7)
         folder = FOLDER / name
         folder.mkdir(parents=True, exist_ok=True)
         tensors, expected = {}, {}
         for module, shape in MATRICES.items():
-            parts, values = quantise(rng, shape)
+            parts, values = quantize(rng, shape)
             prefix = "model.layers.0." + module
             tensors |= {f"{prefix}.{part}": array for part, array in parts.items()}
             expected[prefix + ".weight"] = values.astype(np.float32)

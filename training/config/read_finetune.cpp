@@ -68,7 +68,7 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   lora.alpha = values.is_auto("finetune.lora.alpha") ? 2.0 * static_cast<double>(lora.rank)
                                                      : values.number("finetune.lora.alpha");
   lora.dropout = values.number("finetune.lora.dropout");
-  lora.rank_stabilised = values.flag("finetune.lora.use_rslora");
+  lora.rank_stabilized = values.flag("finetune.lora.use_rslora");
   lora.dora = values.flag("finetune.lora.use_dora");
   config.finetune.initial_adapter = values.word("finetune.lora.adapter");
   read_targets(values, config.model, lora, report);
@@ -136,7 +136,7 @@ void check_data(const ConfigValues& values, const RunConfig& config, ConfigRepor
       report.error(values.spelled(key),
                    "applies to token files only: examples never attend to each other");
   if (config.data.tokenizer.empty())
-    report.error("data.tokenizer", "is required to tokenise the examples");
+    report.error("data.tokenizer", "is required to tokenize the examples");
 }
 
 }  // namespace
@@ -230,7 +230,7 @@ Json finetune_json(const FinetuneConfig& finetune) {
         {"alpha", lora.alpha},
         {"dropout", lora.dropout},
         {"target_modules", lora.pattern.empty() ? Json(lora.targets) : Json(lora.pattern)},
-        {"use_rslora", lora.rank_stabilised},
+        {"use_rslora", lora.rank_stabilized},
         {"use_dora", lora.dora},
         {"adapter", finetune.initial_adapter.empty() ? Json() : Json(finetune.initial_adapter)}};
   return json;

@@ -91,7 +91,7 @@ void add_finetune_keys(Schema& s) {
         "attention: all of attention; or a regular expression for whole names (.*[qv]_proj)")
       .alias({"lora_target_modules", "lora_target"});
   s.boolean("finetune.lora.use_rslora", false,
-            "scale the adapters' output by alpha / sqrt(rank): rank-stabilised LoRA (Kalajdzievski "
+            "scale the adapters' output by alpha / sqrt(rank): rank-stabilized LoRA (Kalajdzievski "
             "2023)")
       .alias({"use_rslora"});
   s.boolean("finetune.lora.use_dora", false,

@@ -98,7 +98,7 @@ BatchFillOptions fill_options(const DataConfig& config, const BatchSourceOptions
   return fill;
 }
 
-// Normalised blend weights.
+// Normalized blend weights.
 std::vector<double> blend_weights(const std::vector<Part>& parts) {
   std::vector<double> weights;
   for (const Part& part : parts) {
@@ -173,7 +173,7 @@ class TrainSource : public BatchSource {
     const std::vector<double> weights = blend_weights(parts);
     const BlendSizes sizes = blend_sizes(weights, total_samples);
     for (size_t d = 0; d < parts.size(); ++d) add(parts[d], sizes.build[d]);
-    // Megatron normalises a second time when it builds the index.
+    // Megatron normalizes a second time when it builds the index.
     blend_ = build_blend_index(normalize_weights(weights), sizes.total);
     num_samples_ = sizes.total;
     std::vector<int64_t> drawn(parts.size(), 0);

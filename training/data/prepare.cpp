@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes of text that are collected before several threads tokenise them.
+// Bytes of text that are collected before several threads tokenize them.
 constexpr size_t kTextBatchBytes = size_t{16} << 20;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -63,7 +63,7 @@ void remove_part(const PrepareOptions& options, int rank, int ranks) {
   }
 }
 
-// Tokenises a batch of records on several threads; results keep the order of the records.
+// Tokenizes a batch of records on several threads; results keep the order of the records.
 class BatchTokenizer {
  public:
   BatchTokenizer(const TextReader& reader, const Tokenizer& tokenizer,
@@ -166,7 +166,7 @@ std::unique_ptr<Tokenizer> checked_tokenizer(const PrepareOptions& options) {
   return tokenizer;
 }
 
-// Tokenises records rank, rank + ranks, ... of the input to a pair at `prefix`.
+// Tokenizes records rank, rank + ranks, ... of the input to a pair at `prefix`.
 PrepareStats tokenize_share(const PrepareOptions& options, const std::string& prefix, int rank,
                             int ranks, bool keep_empty, const ProgressCallback& progress) {
   const auto start = std::chrono::steady_clock::now();

@@ -45,7 +45,7 @@ LoraConfig read_saved_lora(const Json& json) {
     fail_input("finetune.lora.rank ", lora.rank, " is not between 1 and ", kMaxLoraRank);
   lora.alpha = json.at("alpha").get<double>();
   lora.dropout = json.value("dropout", 0.0);
-  lora.rank_stabilised = json.value("use_rslora", false);
+  lora.rank_stabilized = json.value("use_rslora", false);
   lora.dora = json.value("use_dora", false);
   const Json& targets = json.at("target_modules");
   if (targets.is_string())

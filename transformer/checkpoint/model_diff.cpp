@@ -41,7 +41,7 @@ Side open_side(const std::string& path) {
 }
 
 std::string dtype_of(const SourceTensor& tensor) {
-  return tensor.dtype.has_value() && !tensor.quantised ? text(*tensor.dtype) : tensor.dtype_name;
+  return tensor.dtype.has_value() && !tensor.quantized ? text(*tensor.dtype) : tensor.dtype_name;
 }
 
 std::map<std::string, Item> items_by_tensor(const Side& side) {

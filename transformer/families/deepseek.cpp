@@ -44,7 +44,7 @@ void read_deepseek(const ConfigValues& values, ModelConfig& config, ConfigReport
   config.moe.selection_bias = method == "noaux_tc";
   read_deepseek_expert_keys(values, method != "greedy", config.moe);
   read_routing_keys(values, kDeepseekExperts, config.moe, report);
-  // DeepSeek-MoE's own code normalises only where a token has several experts.
+  // DeepSeek-MoE's own code normalizes only where a token has several experts.
   if (config.moe.experts_per_token == 1) config.moe.normalise_weights = false;
 }
 

@@ -78,7 +78,7 @@ constinit const Family kDeepseekV2Family = {
         "[latent attention](#latent-attention), with a latent of the queries or without; softmax "
         "scores, from all experts or from the best groups",
     .refused =
-        "normalised weights of experts (transformers' code has none), values wider than keys",
+        "normalized weights of experts (transformers' code has none), values wider than keys",
     .positions_key = "max_position_embeddings",
     .names = {},
     .peft_adapts_fused_experts = true,

@@ -66,7 +66,7 @@ constinit const Family kExaone4Family = {
     .title = "EXAONE 4 style model: norms after attention and MLP, rotary positions by layer",
     .models = "EXAONE 4.0",
     .special =
-        "norms of the outputs of attention and MLP, none of their inputs; normalised heads of q "
+        "norms of the outputs of attention and MLP, none of their inputs; normalized heads of q "
         "and k; in models with windows no rotary positions in the other layers",
     .positions_key = "max_position_embeddings",
     .names = {.attention_post_norm = "post_attention_layernorm",

@@ -133,7 +133,7 @@ const std::vector<ForeignKey>& other_keys() {
       {"hidden_dropout", {"0"}, "dropout of the branches"},
       {"residual_dropout", {"0"}, "dropout of the branches"},
       {"partial_rotary_factor", {"1"}, "rotary on a part of the head"},
-      {"quantization", {}, "weights quantised by MLX"},
+      {"quantization", {}, "weights quantized by MLX"},
       {"compression_config", {}, "compressed weights"}};
   return rows;
 }
@@ -161,7 +161,7 @@ void add_by_family(const Family& family, Schema& schema) {
   add_unless_there(schema, {"norm_type", norms, "other norms"});
   add_unless_there(schema, {"position_embedding_type", positions, "other positions"});
   for (const char* key : {"use_qk_norm", "qk_norm", "qk_layernorm"})
-    add_unless_there(schema, {key, {text(family.qk_norm)}, "normalised heads of q and k, or none"});
+    add_unless_there(schema, {key, {text(family.qk_norm)}, "normalized heads of q and k, or none"});
   for (const char* key : {"sandwich_norm", "use_post_norm"})
     add_unless_there(schema, {key, {text(post_norms)}, "norms after the branches, or none"});
 }
@@ -192,7 +192,7 @@ void add_foreign_keys(const Family& family, Schema& schema) {
   if (!has(schema, "add_cross_attention"))
     schema.unavailable("add_cross_attention", {"false"}, "cross attention");
   schema.unavailable("quantization_config", {},
-                     "quantised weights in a run's configuration; a directory's are read");
+                     "quantized weights in a run's configuration; a directory's are read");
 }
 
 void check_architectures(const Family& family, const ConfigValues& values, ConfigReport& report) {

@@ -48,7 +48,7 @@ constinit const Family kGemma3Family = {
     .title = "Gemma 3 style model, its text part",
     .models = "Gemma 3, and the text part of `gemma3`",
     .special =
-        "norms with 1 + w, before and after attention and MLP; GELU gates; normalised heads of q "
+        "norms with 1 + w, before and after attention and MLP; GELU gates; normalized heads of q "
         "and k; windows and frequencies of their own in most layers; embedding times "
         "sqrt(hidden_size)",
     .refused = "soft caps of scores, attention to later tokens, images",

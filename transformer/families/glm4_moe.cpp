@@ -55,7 +55,7 @@ constinit const Family kGlm4MoeFamily = {
     .models = "GLM-4.5, 4.5-Air, 4.6, 4.7",
     .special =
         "`deepseek_v3`'s experts; rotary positions on the first half of each head; biases of q, k "
-        "and v; with `use_qk_norm` normalised heads of q and k",
+        "and v; with `use_qk_norm` normalized heads of q and k",
     .refused =
         "layers for several tokens (`num_nextn_predict_layers`) are kept by import and export, not "
         "run",

@@ -18,7 +18,7 @@ void add_kimi_k2_keys(Schema& schema) {
 void read_kimi_k2(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_deepseek_v3_keys(values, config, report);
   config.rope_interleaved = true;
-  // Its code normalises only where a token has several experts; transformers' class always does.
+  // Its code normalizes only where a token has several experts; transformers' class always does.
   if (config.moe.experts_per_token == 1) config.moe.normalise_weights = false;
 }
 

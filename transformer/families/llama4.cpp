@@ -193,7 +193,7 @@ constinit const Family kLlama4Family = {
     .models = "Llama 4 Scout, Maverick: the text part of `llama4`",
     .special =
         "layers with rotary positions of neighbouring elements, whose heads of q and k are "
-        "normalised after it without weights and which attend inside chunks "
+        "normalized after it without weights and which attend inside chunks "
         "(`attention_chunk_size`), and layers without, whose queries grow with their position; "
         "sigmoid scores of experts, which scale their inputs, and a shared expert; dense layers "
         "between (`interleave_moe_layer_step`)",

@@ -27,7 +27,7 @@ constexpr const char* kGemma3n =
     "four residual streams (AltUp), an embedding for each layer, and layers that share keys and "
     "values";
 constexpr const char* kGemma4 =
-    "other heads in layers of full attention, rotary positions on a part of these, normalised "
+    "other heads in layers of full attention, rotary positions on a part of these, normalized "
     "values, and capped logits";
 constexpr const char* kEncoder =
     "attention to later tokens, norms after the residual add, and learned positions";
@@ -36,7 +36,7 @@ constexpr const char* kHalfRotated =
 
 // By name.
 constexpr OtherFamily kOtherFamilies[] = {
-    {"apertus", "an MLP without gate whose activation is xIELU, and normalised heads of q and k"},
+    {"apertus", "an MLP without gate whose activation is xIELU, and normalized heads of q and k"},
     {"bert", kEncoder},
     {"chatglm", kHalfRotated},
     {"cohere2",

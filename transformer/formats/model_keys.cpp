@@ -104,7 +104,7 @@ std::string model_keys_page() {
   std::string page = kHead;
   page += "## config.json\n\n" + joined_table(families_of, "model_type");
   page += concat(
-      "## quantization_config\n\nThe files themselves show which tensors are quantised, and their "
+      "## quantization_config\n\nThe files themselves show which tensors are quantized, and their "
       "scales.\n\n",
       joined_table(methods, "quant_method"));
   page += concat(

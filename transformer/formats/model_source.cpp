@@ -222,7 +222,7 @@ DType ModelSource::dtype() const {
   std::map<DType, int64_t> elements;
   for (const SourceTensor& t : tensors_->tensors()) {
     if (!t.dtype.has_value() || !is_float(*t.dtype)) continue;
-    elements[t.quantised ? DType::kBF16 : *t.dtype] += t.numel();
+    elements[t.quantized ? DType::kBF16 : *t.dtype] += t.numel();
   }
   DType most = DType::kF32;
   for (const auto& [dtype, n] : elements)
@@ -235,13 +235,13 @@ DType ModelSource::parameter_dtype(const ModelConfig& config, const std::string&
   const SourceTensor* tensor = tensors_->find(name);
   if (tensor == nullptr || !tensor->dtype.has_value())
     fail_input(path_, ": has no float values \"", name, "\"");
-  return tensor->quantised ? dtype() : *tensor->dtype;
+  return tensor->quantized ? dtype() : *tensor->dtype;
 }
 
 std::string ModelSource::settings() const { return model_config_to_json(config_).dump(); }
 
 std::string ModelSource::types_read() const {
-  return "supported: floating-point weights (quantised ones need their quantization_config in "
+  return "supported: floating-point weights (quantized ones need their quantization_config in "
          "config.json)";
 }
 

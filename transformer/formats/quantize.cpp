@@ -33,10 +33,10 @@ bool is_linear_weight(const ModelConfig& config, const FileTensor& tensor) {
   return is_linear_weight(config, tensor.parts.front().parameter);
 }
 
-void check_not_quantised(const ModelSource& source) {
+void check_not_quantized(const ModelSource& source) {
   for (const SourceTensor& tensor : source.tensors().tensors())
-    if (tensor.quantised)
-      fail_input(source.path(), " is quantised (\"", tensor.name, "\" is ", tensor.dtype_name,
+    if (tensor.quantized)
+      fail_input(source.path(), " is quantized (\"", tensor.name, "\" is ", tensor.dtype_name,
                  "): rounding what was rounded adds both errors; give the model it was made from, "
                  "or write its numbers first: trireme checkpoint convert");
 }
@@ -45,7 +45,7 @@ void check_finite(const std::string& tensor, const ConstTensor& values) {
   const float* const x = values.as<float>();
   for (int64_t i = 0; i < values.numel(); ++i)
     if (!std::isfinite(x[i]))
-      fail_input("tensor \"", tensor, "\" holds ", x[i], ", which cannot be quantised");
+      fail_input("tensor \"", tensor, "\" holds ", x[i], ", which cannot be quantized");
 }
 
 void check_finite(const std::string& tensor, const RoundingError& error) {

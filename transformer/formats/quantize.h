@@ -16,7 +16,7 @@ bool is_linear_weight(const ModelConfig& config, const ModelParameter& parameter
 bool is_linear_weight(const ModelConfig& config, const FileTensor& tensor);
 
 // InputError if tensors of the source are already quantized.
-void check_not_quantised(const ModelSource& source);
+void check_not_quantized(const ModelSource& source);
 // InputError if a value is NaN or infinite. values: float32, on the host.
 void check_finite(const std::string& tensor, const ConstTensor& values);
 // InputError if a tensor's rounding error is not finite: its values do not fit the format's scales.

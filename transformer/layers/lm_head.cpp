@@ -57,7 +57,7 @@ LmHead::LmHead(const ModelConfig& config, const Layout& layout, ParameterList& l
       norm_(config, layout, list, parameter_names(config).final_norm, block),
       weight_(add_head(config, layout, list, block, tied_table)) {}
 
-Activation LmHead::normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const {
+Activation LmHead::normalize(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const {
   Activation y = pass.ctx.allocate("head.norm", x.dtype(), x.shape());
   norm_.forward(pass, y, {}, x, {}, saved);
   return y;
@@ -190,14 +190,14 @@ void LmHead::chunk_loss(Pass& pass, const Loss& loss, const Chunk& chunk) const 
 
 void LmHead::loss(Pass& pass, Activation x, const Loss& loss) const {
   Norm::Saved saved;
-  const Activation y = normalise(pass, x, saved);
+  const Activation y = normalize(pass, x, saved);
   divide(pass, y);
   loss_chunks(pass, gather_tokens(pass, y), loss, false);
 }
 
 Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss) const {
   Norm::Saved saved;
-  Activation y = normalise(pass, x, saved);
+  Activation y = normalize(pass, x, saved);
   divide(pass, y);
   if (needs_partial_sums(pass)) {
     Activation partial;
@@ -247,7 +247,7 @@ Activation LmHead::final_rows(Pass& pass, const ConstTensor& x, int64_t wanted,
     chosen = pass.ctx.allocate("head.rows", x.dtype(), Shape{wanted, x.size(1)});
     gather_rows(pass.ctx, chosen, all, rows, 1);
   }
-  return normalise(pass, chosen.present() ? ConstTensor(*chosen) : (*all).slice(0, t - wanted, t),
+  return normalize(pass, chosen.present() ? ConstTensor(*chosen) : (*all).slice(0, t - wanted, t),
                    saved);
 }
 

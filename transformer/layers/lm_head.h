@@ -61,7 +61,7 @@ class LmHead {
               const ConstTensor& rows = {}) const;
 
  private:
-  Activation normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const;
+  Activation normalize(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const;
   // Divides the projection's input, or its gradient, by the divisor of the logits.
   void divide(Pass& pass, const Tensor& y) const;
   Activation final_rows(Pass& pass, const ConstTensor& x, int64_t wanted,

@@ -14,7 +14,7 @@ namespace trireme {
 
 double LoraConfig::scale() const {
   const auto r = static_cast<double>(rank);
-  return alpha / (rank_stabilised ? std::sqrt(r) : r);
+  return alpha / (rank_stabilized ? std::sqrt(r) : r);
 }
 
 namespace {
@@ -111,7 +111,7 @@ ParameterSpec factor_a(const std::string& layer, int64_t rank, int64_t in, int b
   return a;
 }
 
-// A magnitude, without weight decay. Initialised to one where no model is loaded.
+// A magnitude, without weight decay. Initialized to one where no model is loaded.
 ParameterSpec magnitude(const std::string& layer, int64_t out, int block) {
   return {.name = layer + kMagnitudeSuffix,
           .shape = Shape{out},

@@ -40,7 +40,7 @@ struct LoraConfig {
   int64_t rank = 0;  // 0: no adapters
   double alpha = 0;
   double dropout = 0;
-  bool rank_stabilised = false;
+  bool rank_stabilized = false;
   bool dora = false;  // with magnitudes
   // Layer names, their suffixes after a dot ("q_proj"), or keywords: "all-linear", "attention".
   std::vector<std::string> targets;

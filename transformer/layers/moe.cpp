@@ -23,7 +23,7 @@ ModelConfig shared_config(ModelConfig config) {
 }
 
 // The shared expert's factor is computed as a router of one expert whose weight is its score.
-constexpr RouterArgs kGateArgs{.score = RouterScore::kSigmoid, .normalise = false};
+constexpr RouterArgs kGateArgs{.score = RouterScore::kSigmoid, .normalize = false};
 
 // Rows in use of a buffer; in a planning run, where the number is unknown, all rows.
 int64_t used(const Pass& pass, const ExpertRound& round, const ConstTensor& buffer) {

@@ -67,7 +67,7 @@ MoeRouter::MoeRouter(const ModelConfig& config, const Layout& layout, ParameterL
 
 RouterArgs MoeRouter::args() const {
   return {.score = moe_.sigmoid_scores ? RouterScore::kSigmoid : RouterScore::kSoftmax,
-          .normalise = moe_.normalise_weights,
+          .normalize = moe_.normalise_weights,
           .scale = moe_.weight_scale,
           .groups = moe_.groups,
           .kept_groups = moe_.kept_groups,
@@ -165,7 +165,7 @@ void MoeRouter::drop(Pass& pass, const Tensor& kept, const TokenShare& share) co
       pass.groups->cp->all_gather(flat, flat.slice(0, begin * k, end * k));
     }
   }
-  // The host computes the capacity: on a GPU this synchronises, once per sparse layer.
+  // The host computes the capacity: on a GPU this synchronizes, once per sparse layer.
   int64_t valid = 0;
   if (!ctx.planning()) {
     const std::vector<int64_t> all_rows = to_host<int64_t>(ctx, flat_rows);

@@ -51,8 +51,8 @@ class HeadNorm final : public QueryKeyNorm {
   }
 
   Saved forward(Pass& pass, const Tensor& out, const ConstTensor& qk) const override {
-    return {normalise(pass, q_weight_, heads(columns_.queries(out)), heads(columns_.queries(qk))),
-            normalise(pass, k_weight_, heads(columns_.keys(out)), heads(columns_.keys(qk)))};
+    return {normalize(pass, q_weight_, heads(columns_.queries(out)), heads(columns_.queries(qk))),
+            normalize(pass, k_weight_, heads(columns_.keys(out)), heads(columns_.keys(qk)))};
   }
   void backward(Pass& pass, const Tensor& d, const ConstTensor& qk,
                 const Saved& saved) const override {
@@ -66,7 +66,7 @@ class HeadNorm final : public QueryKeyNorm {
   T heads(const T& packed) const {
     return packed.split_last(packed.size(1) / width_, width_);
   }
-  Activation normalise(Pass& pass, ParamHandle weight, const Tensor& y,
+  Activation normalize(Pass& pass, ParamHandle weight, const Tensor& y,
                        const ConstTensor& x) const {
     Activation rstd =
         pass.ctx.allocate("attention.head_rstd", sum_dtype(x.dtype()), Shape{x.size(0), x.size(1)});
@@ -132,14 +132,14 @@ class AllHeadsNorm final : public QueryKeyNorm {
     square_sums(pass.ctx, row(sums, 1), columns_.keys(qk));
     add_over_ranks(pass, sums);
     Saved saved;
-    const auto normalise = [&](Activation& rstd, ParamHandle weight, const Tensor& y,
+    const auto normalize = [&](Activation& rstd, ParamHandle weight, const Tensor& y,
                                const ConstTensor& x, const ConstTensor& squares, int64_t width) {
       rstd = pass.ctx.allocate("attention.token_rstd", sums->dtype(), Shape{qk.size(0)});
       divided_norm_forward(pass.ctx, y, rstd, x, pass.params.value(weight), squares, width, eps_);
     };
-    normalise(saved.q_rstd, q_weight_, columns_.queries(out), columns_.queries(qk), row(sums, 0),
+    normalize(saved.q_rstd, q_weight_, columns_.queries(out), columns_.queries(qk), row(sums, 0),
               q_width_);
-    normalise(saved.k_rstd, k_weight_, columns_.keys(out), columns_.keys(qk), row(sums, 1),
+    normalize(saved.k_rstd, k_weight_, columns_.keys(out), columns_.keys(qk), row(sums, 1),
               k_width_);
     return saved;
   }

@@ -8,7 +8,7 @@ namespace {
 
 std::string part(const std::string& prefix, const char* name) { return concat(prefix, ".", name); }
 
-// Input of a branch: `x`, normalised where the block has a pre-norm.
+// Input of a branch: `x`, normalized where the block has a pre-norm.
 ConstTensor input_of(const Activation& normed, const Activation& x) {
   return normed.present() ? *normed : *x;
 }

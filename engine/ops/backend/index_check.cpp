@@ -6,7 +6,7 @@ void check_indices(const char* op, const char* operand, const ConstTensor& indic
                    int32_t ignored) {
   const auto* values = indices.as<int32_t>();
   const int64_t n = indices.numel();
-  bool bad = false;  // a first loop without a branch, so that it vectorises
+  bool bad = false;  // a first loop without a branch, so that it vectorizes
   for (int64_t i = 0; i < n; ++i)
     bad |= values[i] != ignored && (values[i] < 0 || values[i] >= limit);
   if (!bad) return;

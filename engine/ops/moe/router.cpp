@@ -58,7 +58,7 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
         .kept_groups = args.kept_groups,
         .scale = static_cast<T>(args.scale),
         .sigmoid = args.score == RouterScore::kSigmoid,
-        .normalise = args.normalise,
+        .normalize = args.normalize,
         .by_logits = args.choose_by_logits && !bias.present(),
     };
     if (ctx.gpu != nullptr) return cuda::router_forward<T>(*ctx.gpu, kernel);
@@ -106,7 +106,7 @@ void router_backward(Ctx& ctx, const Tensor& d_logits, const ConstTensor& d_weig
         .scale = static_cast<T>(args.scale),
         .z = optional<double>(losses.z),
         .sigmoid = args.score == RouterScore::kSigmoid,
-        .normalise = args.normalise,
+        .normalize = args.normalize,
     };
     if (ctx.gpu != nullptr) return cuda::router_backward<T>(*ctx.gpu, kernel);
     TRIREME_KERNEL(router_backward<T>)(kernel, ctx.threads);

@@ -134,7 +134,7 @@ void forward_row(const RouterForward<T>& a, int64_t row) {
   choose(a, s, l, experts);
   T total = static_cast<T>(kRouterWeightFloor);
   for (int64_t j = 0; j < a.k; ++j) total += s[experts[j]];
-  const T factor = a.normalise ? a.scale / total : a.scale;
+  const T factor = a.normalize ? a.scale / total : a.scale;
   for (int64_t j = 0; j < a.k; ++j) weights[j] = s[experts[j]] * factor;
 }
 
@@ -153,7 +153,7 @@ TRIREME_INLINE void weights_backward(const RouterBackward<T>& a, int64_t row, co
   }
   for (int64_t j = 0; j < a.k; ++j)
     d[experts[j]] +=
-        a.normalise ? a.scale * (gradient(j) - dot / total) / total : a.scale * gradient(j);
+        a.normalize ? a.scale * (gradient(j) - dot / total) / total : a.scale * gradient(j);
 }
 
 // The same for q = s / sum(s).

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::RouterForward<T>
     total += s[at.index];
   }
   __syncwarp();
-  const T factor = a.normalise ? a.scale / total : a.scale;
+  const T factor = a.normalize ? a.scale / total : a.scale;
 #pragma unroll 1
   for (int64_t j = lane; j < a.k; j += kWarp) weights[j] = s[experts[j]] * factor;
 }
@@ -139,7 +139,7 @@ __device__ void weights_backward(const cpu::RouterBackward<T>& a, int64_t row, c
   }
   for (int64_t j = lane_of_warp(); j < a.k; j += kWarp)
     d[experts[j]] +=
-        a.normalise ? a.scale * (gradient(j) - dot / total) / total : a.scale * gradient(j);
+        a.normalize ? a.scale * (gradient(j) - dot / total) / total : a.scale * gradient(j);
 }
 
 // The same for q = s / sum(s).

@@ -9,7 +9,7 @@
 //   groups       experts in `groups` equal ranges, of which the `kept_groups` best are eligible
 //                (DeepSeek): a group is rated by its largest c (kSoftmax) or by the sum of its two
 //                largest (kSigmoid); ties: the lower index first
-//   weight w_j   scale * s_{e_j}, divided by sum_j s_{e_j} + 1e-20 if `normalise`
+//   weight w_j   scale * s_{e_j}, divided by sum_j s_{e_j} + 1e-20 if `normalize`
 //
 //   logits, scores, d_logits   (T, E)  float32 or float64
 //   weights, d_weights         (T, k)  that dtype, in the order of the choice
@@ -28,7 +28,7 @@ enum class RouterScore : uint8_t { kSoftmax, kSigmoid };
 
 struct RouterArgs {
   RouterScore score = RouterScore::kSoftmax;
-  bool normalise = true;
+  bool normalize = true;
   double scale = 1.0;
   int64_t groups = 1;  // at most 64
   int64_t kept_groups = 1;

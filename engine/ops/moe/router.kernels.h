@@ -21,7 +21,7 @@ struct RouterForward {
   int64_t rows, count, k;
   int64_t groups, kept_groups;
   T scale;
-  bool sigmoid, normalise;
+  bool sigmoid, normalize;
   bool by_logits;  // choose by logits; only without a bias
 };
 
@@ -36,7 +36,7 @@ struct RouterBackward {
   int64_t rows, count, k;
   T scale;
   const double* z;  // (1), or null
-  bool sigmoid, normalise;
+  bool sigmoid, normalize;
 };
 
 TRIREME_CPU_KERNEL(router_forward, (const RouterForward<T>& a, int threads))

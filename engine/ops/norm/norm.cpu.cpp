@@ -6,7 +6,7 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 13;  // elements worth a thread
 
-// Writes h = x + residual if requested and returns the row that is normalised, as stored.
+// Writes h = x + residual if requested and returns the row that is normalized, as stored.
 template <class T>
 TRIREME_INLINE const T* normalised_row(const NormForward<T>& a, int64_t at) {
   using F = compute_t<T>;
@@ -53,7 +53,7 @@ void forward_rows(const NormForward<T>& a, int threads) {
   });
 }
 
-// With n the normalised row and g = dy (u + w):  dx = rstd (g - mean(g) - n mean(g n)) + dh_in;
+// With n the normalized row and g = dy (u + w):  dx = rstd (g - mean(g) - n mean(g n)) + dh_in;
 // RMSNorm has no mean(g). Adds dy n to dw and dy to db.
 template <bool kCentered, class T>
 void backward_row(const NormBackward<T>& a, int64_t row, compute_t<T>* dw, compute_t<T>* db) {

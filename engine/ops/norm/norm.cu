@@ -21,7 +21,7 @@ __device__ compute_t<T> weight(T w) {
 }
 
 // N elements of a row at a time: as many as 16 bytes hold if rows are aligned to that, else one.
-// The row that is normalised is kept in shared memory, so that it is read once.
+// The row that is normalized is kept in shared memory, so that it is read once.
 template <class T, int N, bool kCentered, bool kUnit>
 __global__ void __launch_bounds__(kMaxThreads) forward_kernel(cpu::NormForward<T> a) {
   begin_kernel();
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kMaxThreads) forward_kernel(cpu::NormForward<T
   }
 }
 
-// Row r of dx, where g = dy (u + w) and n is the normalised row: rstd (g - mean(g) - n mean(g n))
+// Row r of dx, where g = dy (u + w) and n is the normalized row: rstd (g - mean(g) - n mean(g n))
 // [+ dh_in].
 template <int N, bool kUnit, class T, class F>
 __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd, F mean, F mean_g,

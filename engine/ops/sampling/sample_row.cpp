@@ -178,7 +178,7 @@ double sampling_uniform(uint64_t seed, int64_t position) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-double log_normaliser(std::span<const float> logits) {
+double log_normalizer(std::span<const float> logits) {
   const double largest = range_of(logits).largest;
   return largest + std::log(weigh(logits, largest, 1, nullptr));
 }
@@ -206,10 +206,10 @@ SampledToken sample_row(const RowSamplingParams& params, std::span<const float> 
   thread_local RowScratch scratch;
   const cpu::RowRange<float> range = range_of(logits);
   const auto logprob_of = [&](int32_t id, double sum) {
-    const double normaliser = range.largest + std::log(sum);
-    if (!std::isfinite(normaliser))
+    const double normalizer = range.largest + std::log(sum);
+    if (!std::isfinite(normalizer))
       return SampledToken{-1, std::numeric_limits<double>::quiet_NaN()};
-    return SampledToken{id, static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser};
+    return SampledToken{id, static_cast<double>(logits[static_cast<size_t>(id)]) - normalizer};
   };
   if (params.temperature == 0) {
     const auto first = std::ranges::find(logits, range.largest) - logits.begin();

@@ -203,8 +203,8 @@ void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op) {
 
 namespace {
 
-// True if all queued work completes and the ranks finalise together within 5 seconds.
-bool finalise(const NcclComm& comm) {
+// True if all queued work completes and the ranks finalize together within 5 seconds.
+bool finalize(const NcclComm& comm) {
   const NcclLibrary& nccl = nccl_library();
   const ncclResult_t begun = nccl.CommFinalize(comm.raw);
   if (begun != ncclSuccess && begun != ncclInProgress) return false;
@@ -227,7 +227,7 @@ void abort_nccl_comm(NcclComm& comm) noexcept {
 void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept {
   if (comm.raw == nullptr) return;
   // A lost rank is known already, and one that is only slow to end is not reported from here.
-  if (rank_state.liveness.lost() || !finalise(comm)) return abort_nccl_comm(comm);
+  if (rank_state.liveness.lost() || !finalize(comm)) return abort_nccl_comm(comm);
   (void)nccl_library().CommDestroy(std::exchange(comm.raw, nullptr));
 }
 

@@ -24,9 +24,9 @@ void check_mpi(int code, const char* call) {
 class MpiTransport final : public Transport {
  public:
   MpiTransport() {
-    int initialised = 0;
-    MPI_Initialized(&initialised);
-    TRIREME_CHECK(initialised == 0, "MPI can be started once per process");
+    int initialized = 0;
+    MPI_Initialized(&initialized);
+    TRIREME_CHECK(initialized == 0, "MPI can be started once per process");
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),
               "MPI_Init_thread");

@@ -15,7 +15,7 @@ HandlerResult embed(ServiceContext& service, const HttpRequest& http, const Serv
   EmbeddingWork work{
       .texts = {},
       .dimensions = static_cast<size_t>(response.dimensions),
-      .normalises = response.normalises,
+      .normalizes = response.normalizes,
       .at_a_time = std::min(texts.size(), static_cast<size_t>(service.config.admission.running)),
       .held = HeldBytes(limits.whole, limits.always, service.responses.of(http.tenant)),
       .write_body = std::move(response.write_body),

@@ -12,7 +12,7 @@ namespace trireme {
 
 struct EmbeddingResponse {
   int64_t dimensions = 0;    // to which the returned vectors are truncated
-  bool normalises = true;    // scales each vector to length 1
+  bool normalizes = true;    // scales each vector to length 1
   int64_t bytes = 0;         // estimated bytes buffered for the response
   const char* way_out = "";  // advice in the error when `bytes` exceeds the limit
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,

@@ -10,12 +10,12 @@
 namespace trireme {
 
 // Stores the result of a text that has ended.
-void EmbeddingTask::put(Mailbox<Results>& mailbox, size_t text, size_t dimensions, bool normalises,
+void EmbeddingTask::put(Mailbox<Results>& mailbox, size_t text, size_t dimensions, bool normalizes,
                         SequenceEvent& event) {
   mailbox.put([&](Results& results) {
     std::vector<float> embedding = std::move(event.embedding);
     embedding.resize(std::min(embedding.size(), dimensions));
-    if (normalises) normalise(embedding);
+    if (normalizes) normalize(embedding);
     const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
     if (!finite) event.error = {"the model's output is not finite"};
     results.embeddings[text] = std::move(embedding);
@@ -62,11 +62,11 @@ void EmbeddingTask::add_texts(size_t ended) {
     ids_.push_back(engines_.add(
         std::move(work_.texts[i]),
         [&metrics = metrics_, mailbox = mailbox_, i, tokens, dimensions = work_.dimensions,
-         normalises = work_.normalises](SequenceEvent&& event) {
+         normalizes = work_.normalizes](SequenceEvent&& event) {
           if (!event.finish) return;
           if (event.finish != FinishReason::kError)
             metrics.of(event.replica).prompt_computed(tokens, event.cached_prompt);
-          put(*mailbox, i, dimensions, normalises, event);
+          put(*mailbox, i, dimensions, normalizes, event);
         },
         hold_));
   }

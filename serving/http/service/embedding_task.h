@@ -19,7 +19,7 @@ namespace trireme {
 struct EmbeddingWork {
   std::vector<SequenceRequest> texts;
   size_t dimensions = 0;
-  bool normalises = true;
+  bool normalizes = true;
   size_t at_a_time = 1;  // maximum texts in the engine at once, admitted by `ticket`
   HeldBytes held;        // for the response
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
@@ -47,7 +47,7 @@ class EmbeddingTask final : public ResponseProducer {
     Failure error;
     bool of_engine = false;  // the engine has failed, not the request
   };
-  static void put(Mailbox<Results>& mailbox, size_t text, size_t dimensions, bool normalises,
+  static void put(Mailbox<Results>& mailbox, size_t text, size_t dimensions, bool normalizes,
                   SequenceEvent& event);
   void add_texts(size_t ended);
   Replicas& engines_;

@@ -24,22 +24,22 @@ std::vector<float> random_matrix(int64_t out, int64_t in) {
   return w;
 }
 
-MatrixQuantiser quantised(const Quantization& q, std::span<const float> w, int64_t out, int64_t in,
+MatrixQuantizer quantized(const Quantization& q, std::span<const float> w, int64_t out, int64_t in,
                           int threads = 2) {
-  MatrixQuantiser quantiser(q, out, in, threads);
-  quantiser.add(w);
-  return quantiser;
+  MatrixQuantizer quantizer(q, out, in, threads);
+  quantizer.add(w);
+  return quantizer;
 }
 
 // Through a file, with the reader that is tested against numpy
 // (tests/transformer/formats/test_quantized_model.cpp).
-std::vector<float> read_back(const Quantization& q, const MatrixQuantiser& quantiser, int64_t out,
+std::vector<float> read_back(const Quantization& q, const MatrixQuantizer& quantizer, int64_t out,
                              int64_t in) {
   const ScratchDirectory dir;
   SafetensorsWriter writer(dir / "model.safetensors", quantised_parts(q, "m", out, in));
-  for (const auto& part : quantiser.parts()) writer.write(part);
+  for (const auto& part : quantizer.parts()) writer.write(part);
   writer.commit();
-  const auto source = dequantised(std::make_unique<SafetensorsDirectory>(dir.path()), q);
+  const auto source = dequantized(std::make_unique<SafetensorsDirectory>(dir.path()), q);
   EXPECT_EQ(source->tensors().size(), 1U);
   std::vector<float> found(static_cast<size_t>(out * in));
   const SourceTensor* tensor = source->find("m.weight");
@@ -66,8 +66,8 @@ constexpr double kSlack = 1 + 1e-6;
 TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
   const int64_t out = 200, in = 300;  // partial blocks
   const std::vector<float> w = random_matrix(out, in);
-  const MatrixQuantiser quantiser = quantised(kFp8, w, out, in);
-  const std::vector<float> found = read_back(kFp8, quantiser, out, in);
+  const MatrixQuantizer quantizer = quantized(kFp8, w, out, in);
+  const std::vector<float> found = read_back(kFp8, quantizer, out, in);
   RoundingError error;
   for (int64_t r = 0; r < out; ++r)
     for (int64_t c = 0; c < in; ++c) {
@@ -78,8 +78,8 @@ TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
       ASSERT_LE(std::abs(found[i] - w[i]), bound) << r << ", " << c;
     }
   error.add(w, found);
-  EXPECT_NEAR(error.relative(), quantiser.error().relative(), 1e-12);
-  EXPECT_EQ(error.farthest, quantiser.error().farthest);
+  EXPECT_NEAR(error.relative(), quantizer.error().relative(), 1e-12);
+  EXPECT_EQ(error.farthest, quantizer.error().farthest);
   // Uniform errors with a step of 2^-3 to 2^-4 of the value: between 1 / (16 sqrt 12) and 1 / (8
   // sqrt 12).
   EXPECT_GT(error.relative(), 0.018);
@@ -91,8 +91,8 @@ TEST(QuantizedMatrix, GroupsAreWithinHalfAStep) {
   const std::vector<float> w = random_matrix(out, in);
   for (const Quantization& q : {kGptq4, kGptq8}) {
     const double most = std::pow(2, static_cast<double>(q.bits)) - 1;
-    const MatrixQuantiser quantiser = quantised(q, w, out, in);
-    const std::vector<float> found = read_back(q, quantiser, out, in);
+    const MatrixQuantizer quantizer = quantized(q, w, out, in);
+    const std::vector<float> found = read_back(q, quantizer, out, in);
     for (int64_t r = 0; r < out; ++r)
       for (int64_t c = 0; c < in; ++c) {
         const auto i = static_cast<size_t>(r * in + c);
@@ -103,7 +103,7 @@ TEST(QuantizedMatrix, GroupsAreWithinHalfAStep) {
       }
     RoundingError error;
     error.add(w, found);
-    EXPECT_NEAR(error.relative(), quantiser.error().relative(), 1e-12);
+    EXPECT_NEAR(error.relative(), quantizer.error().relative(), 1e-12);
     // Uniform errors with a step of 2 max / most, where max of 128 normal values is about 2.7
     // standard deviations.
     const double expected = 2 * 2.7 / most / std::sqrt(12);
@@ -115,8 +115,8 @@ TEST(QuantizedMatrix, PiecesDoNotMatter) {
   const int64_t out = 136, in = 128;
   const std::vector<float> w = random_matrix(out, in);
   for (const Quantization& q : {kFp8, kGptq4}) {
-    const MatrixQuantiser whole = quantised(q, w, out, in);
-    MatrixQuantiser pieces(q, out, in, 1);
+    const MatrixQuantizer whole = quantized(q, w, out, in);
+    MatrixQuantizer pieces(q, out, in, 1);
     const std::span<const float> all(w);
     pieces.add(all.first(128));
     pieces.add(all.subspan(128, size_t{130} * 128));
@@ -131,7 +131,7 @@ TEST(QuantizedMatrix, ThreadsDoNotMatter) {
   const int64_t out = 400, in = 1152;
   const std::vector<float> w = random_matrix(out, in);
   for (const Quantization& q : {kFp8, kGptq4, kGptq8}) {
-    const MatrixQuantiser one = quantised(q, w, out, in, 1), four = quantised(q, w, out, in, 4);
+    const MatrixQuantizer one = quantized(q, w, out, in, 1), four = quantized(q, w, out, in, 4);
     EXPECT_EQ(four.parts(), one.parts());
     EXPECT_EQ(four.error().wrong, one.error().wrong);
     EXPECT_EQ(four.error().squares, one.error().squares);
@@ -142,22 +142,22 @@ TEST(QuantizedMatrix, ThreadsDoNotMatter) {
 TEST(QuantizedMatrix, NothingButZeros) {
   const std::vector<float> w(size_t{8} * 128);
   for (const Quantization& q : {kFp8, kGptq4, kGptq8}) {
-    const MatrixQuantiser quantiser = quantised(q, w, 8, 128);
-    EXPECT_EQ(read_back(q, quantiser, 8, 128), w);
-    EXPECT_EQ(quantiser.error().relative(), 0);
+    const MatrixQuantizer quantizer = quantized(q, w, 8, 128);
+    EXPECT_EQ(read_back(q, quantizer, 8, 128), w);
+    EXPECT_EQ(quantizer.error().relative(), 0);
   }
 }
 
 TEST(QuantizedMatrix, WhatFits) {
-  EXPECT_TRUE(can_quantise(kFp8, 6, 10));
-  EXPECT_FALSE(can_quantise(kFp8, 3, 5));
-  EXPECT_TRUE(can_quantise(kGptq4, 8, 128));
-  EXPECT_FALSE(can_quantise(kGptq4, 4, 128));
-  EXPECT_TRUE(can_quantise(kGptq8, 4, 128));
-  EXPECT_FALSE(can_quantise(kGptq8, 8, 192));
+  EXPECT_TRUE(can_quantize(kFp8, 6, 10));
+  EXPECT_FALSE(can_quantize(kFp8, 3, 5));
+  EXPECT_TRUE(can_quantize(kGptq4, 8, 128));
+  EXPECT_FALSE(can_quantize(kGptq4, 4, 128));
+  EXPECT_TRUE(can_quantize(kGptq8, 4, 128));
+  EXPECT_FALSE(can_quantize(kGptq8, 8, 192));
   Quantization one_group = kGptq4;  // all inputs: a form that is read, never written
   one_group.group_size = -1;
-  EXPECT_FALSE(can_quantise(one_group, 8, 128));
+  EXPECT_FALSE(can_quantize(one_group, 8, 128));
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST(Detokenizer, HoldsARunOfByteTokensUntilItIsDecided) {
   EXPECT_EQ(out.shares, (std::vector<size_t>{1, 1, 0, 2, 0, 1}));
 }
 
-// Invalid UTF-8 is recognised at the first byte that does not continue a character.
+// Invalid UTF-8 is recognized at the first byte that does not continue a character.
 TEST(Detokenizer, AnInvalidRunIsNotHeldLongerThanItMust) {
   const auto tokenizer = decoding(byte_fallback());
   const auto detokenizer = tokenizer->detokenizer(true);

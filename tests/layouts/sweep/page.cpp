@@ -211,7 +211,7 @@ void write_legend(std::ostream& page) {
           "| `mistral` | llama with a sliding window in all layers, linear positions |\n"
           "| `qwen2` | llama with biases of q, k and v, a window in the upper layers, dynamic "
           "positions |\n"
-          "| `qwen3` | llama with normalised queries and keys, yarn positions |\n"
+          "| `qwen3` | llama with normalized queries and keys, yarn positions |\n"
           "| `gemma2` | llama with norms before and after the branches, GELU gates, soft caps of "
           "scores and logits, windows in every other layer; tied head |\n"
           "| `gemma3` | llama with norms before and after the branches, GELU gates, a soft cap of "

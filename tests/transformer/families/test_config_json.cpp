@@ -100,7 +100,7 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
                 " (mixture of experts in a dense family); only 0 or 1 is");
   EXPECT_EQ(model_problem(llama_json(R"(, "quantization_config": {"bits": 4})")),
             "model.quantization_config: {\"bits\":4}" + not_here +
-                " (quantised weights in a run's configuration; a directory's are read)");
+                " (quantized weights in a run's configuration; a directory's are read)");
   EXPECT_EQ(model_problem(gpt2(R"(, "activation_function": "relu")")),
             "model.activation_function: \"relu\"" + not_here + "; use gelu_new, gelu_pytorch_tanh");
   EXPECT_EQ(model_problem(gpt2(R"(, "scale_attn_by_inverse_layer_idx": true)")),

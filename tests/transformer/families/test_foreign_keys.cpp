@@ -169,16 +169,16 @@ TEST(ForeignKeys, NullAndForeignTokenIdsAreTransformers) {
   EXPECT_FALSE(v3.config.rope_interleaved || v3.config.moe.normalise_weights) << "null is false";
 }
 
-// The code of DeepSeek-MoE and of Kimi K2 normalises where top_k > 1; transformers' deepseek_v3
+// The code of DeepSeek-MoE and of Kimi K2 normalizes where top_k > 1; transformers' deepseek_v3
 // always does.
 TEST(ForeignKeys, OneExpertKeepsItsWeightInDeepseek) {
-  const auto normalises = [](const char* type, const char* experts) {
+  const auto normalizes = [](const char* type, const char* experts) {
     return load(type, concat(R"("norm_topk_prob": true, "num_experts_per_tok": )", experts))
         .config.moe.normalise_weights;
   };
-  EXPECT_FALSE(normalises("deepseek", "1"));
-  EXPECT_TRUE(normalises("deepseek", "2"));
-  EXPECT_TRUE(normalises("deepseek_v3", "1"));
+  EXPECT_FALSE(normalizes("deepseek", "1"));
+  EXPECT_TRUE(normalizes("deepseek", "2"));
+  EXPECT_TRUE(normalizes("deepseek_v3", "1"));
   const auto kimi = [](const char* experts) {
     return load("kimi_k2", concat(R"("num_experts_per_tok": )", experts))
         .config.moe.normalise_weights;

@@ -18,7 +18,7 @@ TEST(Families, Olmo2AsPublished) {
   EXPECT_EQ(c.num_kv_heads, 32);
   expect_round_trip(c);
   EXPECT_EQ(test::published_problem(test::published_file("olmo-2-7b"), R"("use_qk_norm": false)"),
-            "model.use_qk_norm: false is not available in this version (normalised heads of q and "
+            "model.use_qk_norm: false is not available in this version (normalized heads of q and "
             "k, or none); only true is");
 }
 

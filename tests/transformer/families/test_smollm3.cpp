@@ -105,7 +105,7 @@ TEST(Families, WhatSmolLm3CannotBe) {
       "model.sliding_window: 0");
   EXPECT_EQ(
       published_problem(kFour, R"("use_qk_norm": true)"),
-      "model.use_qk_norm: true is not available in this version (normalised heads of q and k, "
+      "model.use_qk_norm: true is not available in this version (normalized heads of q and k, "
       "or none); only false is");
 }
 

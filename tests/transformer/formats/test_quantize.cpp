@@ -182,7 +182,7 @@ TEST(Quantize, WhatDoesNotFitFallsBack) {
   const HfModel gptq(dir / "gptq");
   gptq.check(gptq.config());
   EXPECT_EQ(gptq.tensors().find(down)->dtype_name, "BF16");
-  EXPECT_TRUE(gptq.tensors().find("model.layers.0.mlp.up_proj.weight")->quantised);
+  EXPECT_TRUE(gptq.tensors().find("model.layers.0.mlp.up_proj.weight")->quantized);
   const Json config = parse_json_file(dir / "gptq/config.json");
   EXPECT_TRUE(
       config["quantization_config"]["dynamic"].contains(R"(-:^model\.layers\.0\.mlp\.down_proj$)"));

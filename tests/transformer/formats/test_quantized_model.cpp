@@ -266,7 +266,7 @@ TEST(CompressedTensors, WhatIsNotReadIsNamed) {
   EXPECT_EQ(changed("ct_int4", dir, {{"config_groups", two}}), "");
   two["group_1"]["weights"]["group_size"] = 4;
   expect_says(changed("ct_int4", dir, {{"config_groups", two}}),
-              "group_1.weights: are quantised in another way");
+              "group_1.weights: are quantized in another way");
 }
 
 TEST(CompressedTensors, TensorsThatDoNotFitAreNamed) {

@@ -69,7 +69,7 @@ TEST(ModelFeatures, LatentAttentionAndExperts) {
       "1536",
       "gated MLP with SiLU of width 18432",
       "256 experts of width 2048 in 58 of 61 layers, 8 per token, from 4 of 8 groups",
-      "sigmoid scores of experts, normalised, times 2.5, selection bias",
+      "sigmoid scores of experts, normalized, times 2.5, selection bias",
       "shared expert of width 2048",
       "1 layer for multi-token prediction, not run"};
   for (const std::string& one : expected)

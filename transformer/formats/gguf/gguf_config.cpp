@@ -158,7 +158,7 @@ class Reader {
       if (const auto value = get<double>(theirs)) scaling[ours] = meant(*value);
   }
 
-  // Recognises Llama 3's scaling: the divisors that it implies must equal those in the file.
+  // Recognizes Llama 3's scaling: the divisors that it implies must equal those in the file.
   void read_factors(const SourceTensor& tensor) {
     const auto width = json_["head_dim"].get<int64_t>();
     const double theta = json_.value("rope_theta", 10000.0);
@@ -230,7 +230,7 @@ class Reader {
     for (const GgufWord& word : experts.words) add_integer(word);
     if (!experts.own_width) return;
     json_["moe_intermediate_size"] = width("blk.0.ffn_gate_exps.weight");
-    json_["norm_topk_prob"] = experts.normalised;
+    json_["norm_topk_prob"] = experts.normalized;
     if (experts.shared)
       json_["shared_expert_intermediate_size"] = width("blk.0.ffn_gate_shexp.weight");
   }

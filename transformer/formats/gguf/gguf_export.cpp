@@ -165,7 +165,7 @@ GgufWritten write_gguf(const ModelSource& source, const std::string& path,
                        const GgufWriteOptions& options) {
   const ModelConfig& config = source.config();
   source.check(config);
-  if (!options.linear.empty()) check_not_quantised(source);
+  if (!options.linear.empty()) check_not_quantized(source);
   GgufMetadata metadata = gguf_metadata(config);
   metadata["general.file_type"] = file_type(options.linear.empty() ? options.type : options.linear);
   metadata["general.alignment"] = int64_t{32};

@@ -71,7 +71,7 @@ void add_experts(Schema& schema, const std::string& architecture) {
   const bool some =
       any_row(architecture, [](const auto& row) { return !row.experts.words.empty(); });
   const bool plain = any_row(architecture, [](const auto& row) {
-    return !row.experts.words.empty() && !row.experts.normalised;
+    return !row.experts.words.empty() && !row.experts.normalized;
   });
   for (const char* key : {"expert_count", "expert_used_count"}) {
     if (some)

@@ -47,7 +47,7 @@ enum class GgufWindows {
 struct GgufExperts {
   std::span<const GgufWord> words;  // empty: dense models
   bool own_width = false;           // experts have a width of their own, "moe_intermediate_size"
-  bool normalised = false;  // llama.cpp divides the weights of a token's experts by their sum
+  bool normalized = false;  // llama.cpp divides the weights of a token's experts by their sum
   bool shared = false;      // with own_width: every layer has a shared expert
 };
 
@@ -81,7 +81,7 @@ inline constexpr GgufArchitecture kGgufArchitectures[] = {
      .adjacent_pairs = true,
      .rope_factors = true,
      .windows = GgufWindows::kAll,
-     .experts = {.words = kMixtralIntegers, .normalised = true}},
+     .experts = {.words = kMixtralIntegers, .normalized = true}},
     {.name = "qwen2", .family = ModelFamily::kQwen2, .windows = GgufWindows::kSwitched},
     {.name = "qwen3", .family = ModelFamily::kQwen3, .windows = GgufWindows::kSwitched},
     {.name = "qwen2moe",
@@ -93,7 +93,7 @@ inline constexpr GgufArchitecture kGgufArchitectures[] = {
      .family = ModelFamily::kQwen3Moe,
      .bias_key = "attention_bias",
      .windows = GgufWindows::kSwitchedForAll,
-     .experts = {.words = kQwenExpertIntegers, .own_width = true, .normalised = true}},
+     .experts = {.words = kQwenExpertIntegers, .own_width = true, .normalized = true}},
     {.name = "gemma3",
      .family = ModelFamily::kGemma3,
      .windows = GgufWindows::kPattern,

@@ -92,7 +92,7 @@ Quantization read_weights(const Json& json, const std::string& place, const std:
   if (!q.symmetric && !packed)
     weights.refuse("symmetric", symmetric, "zeros of weights that are not packed");
   if (!dynamic.is_null() && dynamic != false)
-    weights.refuse("dynamic", dynamic, "weights that are quantised as they are computed with");
+    weights.refuse("dynamic", dynamic, "weights that are quantized as they are computed with");
   const Json order = weights.get("actorder");
   if (!order.is_null() && order != false && order != "weight" && order != "static")
     weights.refuse("actorder", order, "groups of inputs in another order (weight_g_idx)");
@@ -120,7 +120,7 @@ Quantization read_group(const Json& json, const std::string& place, const std::s
   if (!inputs.is_null() && !inputs.is_object())
     group.error("input_activations", concat("must be an object or null, got ", shown(inputs)));
   if (!outputs.is_null())
-    group.refuse("output_activations", outputs, "quantised outputs of layers");
+    group.refuse("output_activations", outputs, "quantized outputs of layers");
   const Json own = group.get("format");
   if (!own.is_null() && own != format)
     group.error("format", concat(shown(own), " differs from the format ", format));
@@ -149,7 +149,7 @@ void add_compressed_keys(Schema& schema) {
            "\"input_activations\" null or dynamic, which are computed in full precision here; "
            "other keys of a group or its weights are refused")
       .required();
-  schema.unavailable("kv_cache_scheme", {}, "a quantised cache of keys and values");
+  schema.unavailable("kv_cache_scheme", {}, "a quantized cache of keys and values");
   schema.unavailable("sparsity_config", {"{}"}, "sparse weights");
   schema.unavailable("transform_config", {"{}"}, "rotated weights");
   schema.unavailable("moe_sparsity_config", {}, "sparse experts");
@@ -181,7 +181,7 @@ Quantization read_compressed_keys(const ConfigValues& values, ConfigReport& repo
     const Quantization own = read_group(group, place, format, report);
     if (!first && !same(own, q))
       report.error(place + ".weights",
-                   "are quantised in another way than those of the first group");
+                   "are quantized in another way than those of the first group");
     if (first) q = own;
     first = false;
   }

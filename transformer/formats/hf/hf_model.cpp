@@ -42,7 +42,7 @@ std::unique_ptr<TensorSource> open_hf_tensors(const std::string& directory, cons
   if (!json.is_object() || !json.contains("quantization_config") ||
       json["quantization_config"].is_null())
     return files;
-  return dequantised(std::move(files),
+  return dequantized(std::move(files),
                      read_quantization(json["quantization_config"], model_config_file(directory)));
 }
 
@@ -87,7 +87,7 @@ ParameterMapping HfModel::place(const ModelConfig& config, const std::string& pa
   if (source.tensor.starts_with(prefix_)) source.tensor.replace(0, prefix_.size(), theirs_);
   if (source.matrices > 0 && parameter.ends_with(".weight"))
     if (const SourceTensor* const stack = tensors_->find(source.tensor);
-        stack != nullptr && stack->quantised)
+        stack != nullptr && stack->quantized)
       source.transposed = false;  // MXFP4 is stored as (experts, out, in)
   const bool table = parameter == concat(parameter_names(config).token_embedding, ".weight");
   if (table && config.tie_word_embeddings && !head_.empty() &&

@@ -28,7 +28,7 @@ const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 struct Written {
   const FileTensor* tensor;
   DType dtype;  // of the elements, if not quantized
-  bool quantised = false;
+  bool quantized = false;
   std::vector<SafetensorsSpec> specs = {};
   int64_t bytes = 0;
 };
@@ -51,9 +51,9 @@ Written described(const ModelSource& source, const FileTensor& tensor,
                   const HfWriteOptions& options) {
   Written out{&tensor, written_dtype(source, tensor, options)};
   const auto& q = options.quantization;
-  out.quantised = q.has_value() && is_linear_weight(source.config(), tensor) &&
-                  can_quantise(*q, tensor.rows(), tensor.columns());
-  if (out.quantised)
+  out.quantized = q.has_value() && is_linear_weight(source.config(), tensor) &&
+                  can_quantize(*q, tensor.rows(), tensor.columns());
+  if (out.quantized)
     out.specs = quantised_parts(*q, module_of(tensor), tensor.rows(), tensor.columns());
   else
     out.specs = {{tensor.name, out.dtype, tensor.shape}};
@@ -84,7 +84,7 @@ std::vector<std::vector<Written>> divide(const ModelSource& source,
   // multiples of four bytes.
   for (auto& shard : shards)
     std::ranges::stable_sort(shard, std::greater<>(), [](const Written& w) {
-      return w.quantised ? int64_t{4} : dtype_size(w.dtype);
+      return w.quantized ? int64_t{4} : dtype_size(w.dtype);
     });
   return shards;
 }
@@ -136,7 +136,7 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
   std::vector<std::string> kept;
   for (const auto& shard : shards)
     for (const Written& w : shard)
-      if (!w.quantised && w.tensor->shape.size() == 2 &&
+      if (!w.quantized && w.tensor->shape.size() == 2 &&
           w.tensor->name.starts_with(parameter_names(source.config()).layers))
         kept.push_back(module_of(*w.tensor));
   json["quantization_config"] =
@@ -197,7 +197,7 @@ class ShardWriter {
       if (first > 0) report_progress(writer);
       if (first == w.tensor->numel()) continue;
       kept = false;
-      w.quantised ? quantise(stream, writer, w) : copy(stream, writer, w, first);
+      w.quantized ? quantize(stream, writer, w) : copy(stream, writer, w, first);
       written.push_back(&w);
     }
     stream.finish();
@@ -206,7 +206,7 @@ class ShardWriter {
   // A quantized tensor is written when all its values have been read: it is kept as a whole, or
   // computed again with its already written bytes skipped.
   static int64_t skip_kept(SafetensorsWriter& writer, const Written& w) {
-    if (!w.quantised) return writer.skip_kept(w.tensor->numel(), w.dtype);
+    if (!w.quantized) return writer.skip_kept(w.tensor->numel(), w.dtype);
     return writer.skip_kept_whole(w.bytes) ? w.tensor->numel() : 0;
   }
   void report_progress(const SafetensorsWriter& writer) const {
@@ -219,32 +219,32 @@ class ShardWriter {
       report_progress(writer);
     });
   }
-  void quantise(PieceStream& stream, SafetensorsWriter& writer, const Written& w) {
+  void quantize(PieceStream& stream, SafetensorsWriter& writer, const Written& w) {
     struct State {
-      MatrixQuantiser quantiser;
+      MatrixQuantizer quantizer;
       int64_t numbers = 0;
     };
     const FileTensor& t = *w.tensor;
-    const auto state = std::make_shared<State>(MatrixQuantiser(
+    const auto state = std::make_shared<State>(MatrixQuantizer(
         options_.quantization.value_or(Quantization{}), t.rows(), t.columns(), available_cores()));
     stream.add(t, DType::kF32, 0, [this, &writer, &w, state](const ConstTensor& piece) {
       check_finite(w.tensor->name, piece);
-      state->quantiser.add({piece.as<float>(), static_cast<size_t>(piece.numel())});
+      state->quantizer.add({piece.as<float>(), static_cast<size_t>(piece.numel())});
       state->numbers += piece.numel();
-      if (state->numbers == w.tensor->numel()) end_quantised(writer, w, state->quantiser);
+      if (state->numbers == w.tensor->numel()) end_quantized(writer, w, state->quantizer);
     });
   }
-  void end_quantised(SafetensorsWriter& writer, const Written& w,
-                     const MatrixQuantiser& quantiser) {
-    check_finite(w.tensor->name, quantiser.error());
-    for (const std::vector<std::byte>& part : quantiser.parts()) writer.write(part);
+  void end_quantized(SafetensorsWriter& writer, const Written& w,
+                     const MatrixQuantizer& quantizer) {
+    check_finite(w.tensor->name, quantizer.error());
+    for (const std::vector<std::byte>& part : quantizer.parts()) writer.write(part);
     report_progress(writer);
     const Quantization quantization = options_.quantization.value_or(Quantization{});
     written_.report.add(quantization_name(quantization), w.tensor->name,
-                        w.tensor->numel() * dtype_size(w.dtype), w.bytes, quantiser.error());
+                        w.tensor->numel() * dtype_size(w.dtype), w.bytes, quantizer.error());
   }
   void report_copied(const Written& w) {
-    if (options_.quantization.has_value() && !w.quantised)
+    if (options_.quantization.has_value() && !w.quantized)
       written_.report.add(text(w.dtype), w.tensor->name, w.bytes, w.bytes, {});
   }
 
@@ -255,7 +255,8 @@ class ShardWriter {
   int64_t total_;
 };
 
-// Everything besides the source that determines the bytes.
+// Everything besides the source that determines the bytes. Unfinished exports have stored this text
+// and continue only if it is equal: its spelling stays.
 std::string asked(const HfWriteOptions& options, const Json& config) {
   return concat("a HuggingFace directory of ",
                 options.dtype.has_value() ? text(*options.dtype) : "the types that there are",
@@ -268,21 +269,21 @@ std::string asked(const HfWriteOptions& options, const Json& config) {
 void check_any_fits(const std::vector<std::vector<Written>>& shards) {
   for (const auto& shard : shards)
     for (const Written& w : shard)
-      if (w.quantised) return;
+      if (w.quantized) return;
   fail_none_fits();
 }
 
 void check_quantization(const ModelSource& source, const std::vector<FileTensor>& tensors) {
-  check_not_quantised(source);
+  check_not_quantized(source);
   const char* const type = family_of(source.config().family).model_type;
   for (const FileTensor& t : tensors) {
     if (t.parts.front().place.matrices > 0)
       fail_input("a HuggingFace directory of model_type \"", type,
-                 "\" holds the experts of a layer in one tensor, which is not quantised; "
-                 "--quantization of generate and serve quantises weights as they are loaded");
+                 "\" holds the experts of a layer in one tensor, which is not quantized; "
+                 "--quantization of generate and serve quantizes weights as they are loaded");
     if (t.transposed)
       fail_input("a HuggingFace directory of model_type \"", type,
-                 "\" holds matrices as (in, out): they are quantised in a .gguf only");
+                 "\" holds matrices as (in, out): they are quantized in a .gguf only");
   }
 }
 

@@ -28,7 +28,7 @@ void add_fp8(Schema& schema) {
       .not_yet({"e5m2"});
   schema.unavailable("activation_scheme", {"\"dynamic\""}, "scales of activations in the file");
   schema.unavailable("expert_dtype", {"\"fp8\""}, "experts in 4 bits");
-  schema.unavailable("kv_cache_scheme", {}, "a quantised cache of keys and values");
+  schema.unavailable("kv_cache_scheme", {}, "a quantized cache of keys and values");
   // Which tensors are quantized, and their scales, follows from the tensors.
   add_ignored(schema,
               "modules_to_not_convert ignored_layers modules_to_convert dequantize scale_fmt");
@@ -42,7 +42,7 @@ void add_packed(Schema& schema) {
       .at_most(kMaxGroup);
   schema.choice("pack_dtype", "int32", {"int32"}, "the integers that weights are packed into");
   schema.unavailable("rotation", {}, "rotated weights");
-  schema.unavailable("adapter", {}, "adapters beside the quantised weights");
+  schema.unavailable("adapter", {}, "adapters beside the quantized weights");
   schema.unavailable("is_marlin_format", {"false"}, "Marlin's packing");
   // Quantization algorithm, tool, and kernels of other programs.
   add_ignored(schema,
@@ -66,7 +66,7 @@ void add_gptq(Schema& schema) {
       .not_yet({"marlin", "gptq_marlin", "bitblas", "ipex", "qqq"});
   schema
       .any("dynamic", "null", "an object of patterns of layers' names",
-           "layers that are not quantised (\"-:PATTERN\"); others with bits of their own are not "
+           "layers that are not quantized (\"-:PATTERN\"); others with bits of their own are not "
            "read")
       .or_null();
   add_ignored(schema, "backend version");
@@ -90,7 +90,7 @@ void add_mxfp4(Schema& schema) { add_ignored(schema, "modules_to_not_convert deq
 
 Schema method_schema(const std::string& method) {
   Schema schema(concat("quantization_config of ", method));
-  schema.choice("quant_method", method, {method}, "how weights are quantised");
+  schema.choice("quant_method", method, {method}, "how weights are quantized");
   if (method == "fp8") add_fp8(schema);
   if (method == "gptq") add_gptq(schema);
   if (method == "awq") add_awq(schema);

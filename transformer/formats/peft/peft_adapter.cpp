@@ -52,7 +52,7 @@ PeftAdapter::PeftAdapter(const std::string& directory)
   if (!mixed_) return;
   lora_.rank = most;
   lora_.alpha = static_cast<double>(most);
-  lora_.rank_stabilised = false;
+  lora_.rank_stabilized = false;
 }
 
 ParameterMapping PeftAdapter::place(const ModelConfig& config, const std::string& parameter) const {
@@ -192,8 +192,8 @@ void PeftAdapter::check_beginning(const ModelConfig& config, const LoraConfig& l
   const LoraConfig& own = peft_.lora();
   compare("finetune.lora.rank", lora.rank, "r", own.rank);
   compare("finetune.lora.alpha", lora.alpha, "lora_alpha", own.alpha);
-  compare("finetune.lora.use_rslora", said(lora.rank_stabilised), "use_rslora",
-          said(own.rank_stabilised));
+  compare("finetune.lora.use_rslora", said(lora.rank_stabilized), "use_rslora",
+          said(own.rank_stabilized));
   compare("finetune.lora.use_dora", said(lora.dora), "use_dora", said(own.dora));
   if (needs_merging(config))
     found +=

@@ -78,7 +78,7 @@ bool LayerNames::matches(const std::string& layer) const {
 std::string LayerNames::text() const { return names_.empty() ? "" : names_.front(); }
 
 double fused_alpha(const LoraConfig& lora) {
-  return lora.alpha * (lora.rank_stabilised ? std::sqrt(3.0) : 3.0);
+  return lora.alpha * (lora.rank_stabilized ? std::sqrt(3.0) : 3.0);
 }
 
 PeftConfig::PeftConfig(const std::string& file) {
@@ -91,7 +91,7 @@ PeftConfig::PeftConfig(const std::string& file) {
   if (const std::string note = check_peft_keys(file, json); !note.empty()) note_once(file, note);
   lora_.rank = rank_of(get("r"), concat(file, ": r"));
   lora_.alpha = alpha_of(get("lora_alpha"), concat(file, ": lora_alpha"));
-  lora_.rank_stabilised = get("use_rslora") == true;
+  lora_.rank_stabilized = get("use_rslora") == true;
   lora_.dora = get("use_dora") == true;
   ties_ = get("ensure_weight_tying") == true;
   const Json targets = get("target_modules");

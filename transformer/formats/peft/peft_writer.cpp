@@ -130,7 +130,7 @@ Json config_json(const LoraConfig& lora, const ModelConfig& config, const std::s
           {"target_modules", targets_json(lora, layers)},
           {"rank_pattern", ranks},
           {"alpha_pattern", alphas},
-          {"use_rslora", lora.rank_stabilised},
+          {"use_rslora", lora.rank_stabilized},
           {"use_dora", lora.dora},
           {"bias", "none"},
           {"fan_in_fan_out", family_of(config.family).conv1d},

@@ -22,7 +22,7 @@ HandlerResult embeddings(ServiceContext& service, HttpRequest& http) {
                ", the maximum length of a text");
   EmbeddingResponse response{
       .dimensions = dimensions,
-      .normalises = request.normalize,
+      .normalizes = request.normalize,
       .bytes = embeddings_bytes(std::ssize(request.inputs), dimensions, request.format.base64),
       .way_out = "use fewer texts or dimensions at once, or base64",
       .write_body = [id = request.model, format = request.format](const auto& vectors,

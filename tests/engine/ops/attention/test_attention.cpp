@@ -28,7 +28,7 @@ Case self_attention(std::vector<int32_t> cu, int64_t heads, int64_t kv_heads, in
   return c;
 }
 
-// Operands of one case in one dtype, and memory for every result, initialised with NaN.
+// Operands of one case in one dtype, and memory for every result, initialized with NaN.
 struct Operands {
   const Case& c;
   DType dtype, compute;

@@ -14,7 +14,7 @@ namespace {
 TEST(Peak, IsPlausible) {
   const MachinePeak one = measure_peak(1);
   // No core runs more than a thousand operations per nanosecond, ten thousand with matrix tiles; a
-  // loop that was optimised away would seem to. The lower bounds allow for a machine that is busy
+  // loop that was optimized away would seem to. The lower bounds allow for a machine that is busy
   // with other tests.
   EXPECT_GT(one.float32_gflops, 0.01);
   EXPECT_LT(one.float32_gflops, 1000);

@@ -64,7 +64,7 @@ Reference plain(const Values& logits, const Values& bias, int64_t count, int64_t
     for (int64_t j = 0; j < k; ++j) sum += s[at(eligible[at(j)])];
     for (int64_t j = 0; j < k; ++j) {
       out.experts.push_back(eligible[at(j)]);
-      out.weights.push_back(args.scale * s[at(eligible[at(j)])] / (args.normalise ? sum : 1));
+      out.weights.push_back(args.scale * s[at(eligible[at(j)])] / (args.normalize ? sum : 1));
     }
     out.scores.insert(out.scores.end(), s.begin(), s.end());
   }
@@ -80,17 +80,17 @@ struct Kind {
 
 const std::vector<Kind> kKinds = {
     {"mixtral", 8, 2, false, {}},
-    {"qwen", 60, 4, false, {.normalise = false}},
+    {"qwen", 60, 4, false, {.normalize = false}},
     {"one", 1, 1, false, {}},
     {"all", 7, 7, false, {.scale = 0.5}},
-    {"deepseek2", 24, 3, false, {.normalise = false, .scale = 16, .groups = 6, .kept_groups = 2}},
+    {"deepseek2", 24, 3, false, {.normalize = false, .scale = 16, .groups = 6, .kept_groups = 2}},
     {"deepseek3", 32, 4, true, {RouterScore::kSigmoid, true, 2.5, 8, 3}},
     {"sigmoid", 33, 5, true, {RouterScore::kSigmoid, false, 1.0, 1, 1}},
     {"llama4",
      16,
      2,
      false,
-     {.score = RouterScore::kSigmoid, .normalise = false, .choose_by_logits = true}},
+     {.score = RouterScore::kSigmoid, .normalize = false, .choose_by_logits = true}},
     {"biased", 16, 2, true, {.score = RouterScore::kSigmoid, .choose_by_logits = true}},
 };
 
@@ -103,7 +103,7 @@ TEST(Router, ChoosesByLogitsWhereScoresAreEqual) {
     Ctx ctx(1, "test");
     router_forward(
         ctx, scores, experts, weights, logits, {}, {},
-        {.score = RouterScore::kSigmoid, .normalise = false, .choose_by_logits = by_logits});
+        {.score = RouterScore::kSigmoid, .normalize = false, .choose_by_logits = by_logits});
     const auto* chosen = experts->as<int32_t>();
     EXPECT_EQ(chosen[0], by_logits ? 1 : 0);
     EXPECT_EQ(chosen[1], by_logits ? 2 : 1);

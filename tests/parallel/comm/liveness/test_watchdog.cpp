@@ -26,7 +26,7 @@ int outcome(pid_t process) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Synchronisation of processes without a communicator. Create it before forking.
+// Synchronization of processes without a communicator. Create it before forking.
 class Meeting {
  public:
   Meeting()

@@ -29,7 +29,7 @@ TEST(Service, EmbedsTexts) {
   EXPECT_EQ(body.dump(),
             R"({"object":"list","data":[{"object":"embedding","index":0,"embedding":null}],)"
             R"("model":"m","usage":{"prompt_tokens":2,"total_tokens":2}})");
-  // Shortened vectors are normalised again; tokens are accepted as input.
+  // Shortened vectors are normalized again; tokens are accepted as input.
   r = ask(R"("input":[104,105],"dimensions":2)");
   const std::vector<double> two = Json::parse(r.body)["data"][0]["embedding"];
   ASSERT_EQ(two.size(), 2u);

@@ -288,7 +288,7 @@ class MarkTokenizer final : public Tokenizer {
   std::unique_ptr<Tokenizer> bytes_ = make_byte_tokenizer();
 };
 
-// Optional calls of the model are recognised, whether the markers are text or tokens without text;
+// Optional calls of the model are recognized, whether the markers are text or tokens without text;
 // other tokens without text stay invisible.
 TEST(StructuredOutput, CallsThatAreLeftToTheModelAreFound) {
   const std::string call = R"({"name": "f", "arguments": {"a": 1}})";

@@ -298,7 +298,7 @@ TEST(Peft, MagnitudesLearnWhatTheyDoThere) {
               {});
 }
 
-// Magnitudes are initialised to the norms of the weights' rows, which are not computed where a
+// Magnitudes are initialized to the norms of the weights' rows, which are not computed where a
 // checkpoint replaces them.
 TEST(Peft, MagnitudesOfACheckpointAreNotComputed) {
   RunConfig config;

@@ -35,7 +35,7 @@ std::string variant(const test::ScratchDirectory& dir, const std::string& name, 
   auto json = test::read_json_file<nlohmann::ordered_json>(file);
   json["lora_alpha"] = alpha;
   for (auto& [layer, value] : json["alpha_pattern"].items())
-    value = alpha * (lora.rank_stabilised ? std::sqrt(3.0) : 3.0);
+    value = alpha * (lora.rank_stabilized ? std::sqrt(3.0) : 3.0);
   write_file_atomically(file, json.dump());
   return dir / name;
 }
