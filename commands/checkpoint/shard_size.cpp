@@ -1,5 +1,6 @@
 #include "commands/checkpoint/shard_size.h"
 
+#include <charconv>
 #include <map>
 
 #include "engine/core/error.h"
@@ -13,9 +14,12 @@ int64_t size_of_text(const std::string& size) {
       {"", 1},          {"B", 1},         {"KB", 1000},          {"MB", 1'000'000},
       {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GB", 1'000'000'000}, {"GiB", 1 << 30}};
   const auto unit = kUnits.find(size.substr(digits));
-  if (digits == 0 || digits > 9 || unit == kUnits.end())
+  if (digits == 0 || unit == kUnits.end())
     fail_input("--max-shard-size ", size, ": give a number and a unit, as 5GB or 512MiB");
-  const int64_t bytes = std::stoll(size.substr(0, digits)) * unit->second;
+  int64_t count = 0, bytes = 0;
+  const auto read = std::from_chars(size.data(), size.data() + digits, count);
+  if (read.ec != std::errc() || __builtin_mul_overflow(count, unit->second, &bytes))
+    fail_input("--max-shard-size ", size, ": expected at most 8 EiB");
   if (bytes < 1) fail_input("--max-shard-size ", size, ": expected at least 1 byte");
   return bytes;
 }

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kBeginningBytes = 1 << 20, kSampleBytes = 4096, kFileSamples = 64;
 
-void add_bytes(ChecksumStream& sum, std::ifstream& in, int64_t begin, int64_t end) {
+void add_bytes(ChecksumStream& sum, const std::string& file, std::ifstream& in, int64_t begin,
+               int64_t end) {
   std::vector<char> bytes(static_cast<size_t>(std::min(end - begin, kBeginningBytes)));
   in.seekg(begin);
   while (begin < end && in) {
@@ -22,7 +23,7 @@ void add_bytes(ChecksumStream& sum, std::ifstream& in, int64_t begin, int64_t en
     sum.update(std::as_bytes(std::span(bytes.data(), static_cast<size_t>(in.gcount()))));
     begin += in.gcount();
   }
-  in.clear();
+  if (begin < end) fail_input("cannot read ", file, ": it became shorter while it was read");
 }
 
 }  // namespace
@@ -35,11 +36,11 @@ int64_t add_file_identity(ChecksumStream& sum, const std::string& file, FileRead
   if (error || !in) fail_input("cannot read ", file);
   sum.update(std::as_bytes(std::span(&size, 1)));
   const bool whole = reading == FileReading::kWhole || size <= kBeginningBytes;
-  add_bytes(sum, in, 0, whole ? size : kBeginningBytes);
+  add_bytes(sum, file, in, 0, whole ? size : kBeginningBytes);
   if (whole) return size;
   for (int64_t i = 1; i <= kFileSamples; ++i) {
     const int64_t begin = (size - kSampleBytes) / kFileSamples * i;
-    add_bytes(sum, in, begin, begin + kSampleBytes);
+    add_bytes(sum, file, in, begin, begin + kSampleBytes);
   }
   return size;
 }

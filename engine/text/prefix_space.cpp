@@ -58,7 +58,7 @@ class PrefixSpace {
       : config_(config),
         json_(json),
         name_(name),
-        wanted_(config.adds_prefix_space.value_or(false)) {
+        wanted_(config.adds_prefix_space.value_or(true)) {
     for (const char* key : {"normalizer", "pre_tokenizer", "decoder"})
       if (!json_.contains(key)) json_[key] = nullptr;
     find_parts_of(json_["pre_tokenizer"], "ByteLevel", "pretokenizers", byte_level_);

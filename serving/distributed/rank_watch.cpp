@@ -53,7 +53,7 @@ size_t StepDeadline::kind_of(int64_t tokens) {
 
 std::chrono::duration<double> StepDeadline::allowed(int64_t tokens) const {
   const double average = average_[kind_of(tokens)];
-  return std::chrono::duration<double>(average == 0 ? kFirst
+  return std::chrono::duration<double>(average == 0 ? std::max(kFirst, least_)
                                                     : std::max(kTimesAverage * average, least_));
 }
 

@@ -416,7 +416,10 @@ void Engine::fail_step(const SchedulerOutput& plan, const Failure& failure, bool
     const SequenceListener listener = std::move(at->second.listener);
     running_.erase(at);
     ids_.erase(id);
-    listener({.finish = FinishReason::kError, .error = failure, .of_engine = of_engine});
+    listener({.begun = sequence->begun,
+              .finish = FinishReason::kError,
+              .error = failure,
+              .of_engine = of_engine});
   }
   publish_counts();
 }

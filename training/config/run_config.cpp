@@ -271,7 +271,8 @@ void take_from_weights(Json& document) {
   const std::unique_ptr<ModelSource> source =
       open_described_model(saves_of(document), local_model(load->get<std::string>()));
   if (!has_model) document["model"] = model_config_to_json(source->config());
-  if (!has_tokenizer && !source->tokenizer().empty())
+  const bool can_have_tokenizer = !document.contains("data") || document["data"].is_object();
+  if (!has_tokenizer && can_have_tokenizer && !source->tokenizer().empty())
     document["data"]["tokenizer"] = source->tokenizer();
 }
 

@@ -217,14 +217,20 @@ void PretrainRun::compute_reference_log_probabilities() {
 std::vector<double> PretrainRun::log_likelihoods(const ExampleSet& set) {
   std::vector<int64_t> all(static_cast<size_t>(set.items()));
   std::iota(all.begin(), all.end(), int64_t{0});
+  return log_likelihoods(set, all);
+}
+
+std::vector<double> PretrainRun::log_likelihoods(const ExampleSet& set,
+                                                 const std::vector<int64_t>& items) {
   const std::shared_ptr<const ExampleSet> held(examples_, &set);
-  ExampleSource source(held, all, {.sequence_length = config_.sequence_length});
+  ExampleSource source(held, items, {.sequence_length = config_.sequence_length});
   return evaluator_.log_likelihoods(set, source, eval_plan_);
 }
 
 // Mean loss of the validation pairs.
 double PretrainRun::preference_loss() {
-  const std::vector<double> now = log_likelihoods(validation_pairs_->set());
+  const std::vector<double> now =
+      log_likelihoods(validation_pairs_->set(), validation_pairs_->items());
   PreferenceSums sums;
   for (const int64_t item : validation_pairs_->items()) {
     double d_chosen = 0, d_rejected = 0;

@@ -37,6 +37,8 @@ class PretrainRun {
   };
   void open_examples();
   void compute_reference_log_probabilities();
+  // By document of the set; 0 for documents of other items.
+  std::vector<double> log_likelihoods(const ExampleSet& set, const std::vector<int64_t>& items);
   std::vector<double> log_likelihoods(const ExampleSet& set);
   double preference_loss();
   void open_data();

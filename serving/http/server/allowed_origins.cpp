@@ -16,6 +16,8 @@ bool is_origin(std::string_view origin) {
   for (const std::string_view one : {"http://", "https://"})
     if (origin.starts_with(one)) scheme = one.size();
   if (scheme == 0 || origin.size() == scheme) return false;
+  // Nor the scheme's own port.
+  if (origin.ends_with(scheme == std::string_view("http://").size() ? ":80" : ":443")) return false;
   // Browsers send neither upper case nor a path: such an origin would match no header.
   return std::ranges::all_of(origin.substr(scheme), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||

@@ -49,11 +49,11 @@ std::vector<std::string> read_api_keys(const std::string& path) {
   std::vector<std::string> keys;
   constexpr char kSpace[] = " \t\r";
   for (std::string line; std::getline(file, line);) {
-    if (line.size() > kMaxLine || keys.size() > kMaxKeys)
+    const size_t begin = line.find_first_not_of(kSpace);
+    if (line.size() <= kMaxLine && (begin == std::string::npos || line[begin] == '#')) continue;
+    if (line.size() > kMaxLine || keys.size() == kMaxKeys)
       fail_input("the file of API keys ", path, " has a line of more than ", kMaxLine,
                  " bytes, or more than ", kMaxKeys, " keys");
-    const size_t begin = line.find_first_not_of(kSpace);
-    if (begin == std::string::npos || line[begin] == '#') continue;
     keys.push_back(line.substr(begin, line.find_last_not_of(kSpace) - begin + 1));
   }
   if (keys.empty()) fail_input("the file of API keys ", path, " has no key");

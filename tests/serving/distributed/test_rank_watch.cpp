@@ -84,6 +84,7 @@ TEST(StepDeadline, IsTenTimesWhatSuchStepsTake) {
   deadline.took(512, Seconds(3));
   EXPECT_DOUBLE_EQ(deadline.allowed(400).count(), 48);
   EXPECT_EQ(deadline.allowed(0).count(), 30);
+  EXPECT_EQ(StepDeadline(Seconds(90)).allowed(1).count(), 90);
 }
 
 }  // namespace

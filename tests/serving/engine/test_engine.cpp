@@ -30,6 +30,7 @@ class Recorder {
       cached = event.cached_prompt;
       error = event.error.why;
       may_ask_again = event.of_engine;
+      begun = event.begun != std::chrono::steady_clock::time_point{};
       first_.notify_all();
       if (event.finish) ended_.set_value(*event.finish);
     };
@@ -51,6 +52,7 @@ class Recorder {
   int64_t cached = 0;
   std::string error;
   bool may_ask_again = false;
+  bool begun = false;  // the sequence had started
 
  private:
   std::mutex mutex_;
@@ -274,6 +276,7 @@ TEST(Engine, LosesOnlyTheSequencesOfAStepThatFails) {
   for (size_t i = 0; i < recorders.size(); ++i) {
     EXPECT_EQ(recorders[i].wait(), i % 2 == 0 ? FinishReason::kLength : FinishReason::kError) << i;
     EXPECT_EQ(recorders[i].error, i % 2 == 0 ? "" : "no thirteen");
+    EXPECT_TRUE(recorders[i].begun);
     if (i % 2 == 0) {
       EXPECT_EQ(recorders[i].tokens(), text_of(harmless(20), 20));
     }

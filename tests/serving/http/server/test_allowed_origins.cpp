@@ -119,11 +119,12 @@ TEST(AllowedOrigins, MayBeAll) {
 
 // As in the error message: http(s)://HOST[:PORT], or "*".
 TEST(AllowedOrigins, AreWrittenAsBrowsersSendThem) {
-  for (const char* good : {"*", "http://localhost:5173", "https://page.example", "http://[::1]:80"})
+  for (const char* good : {"*", "http://localhost:5173", "https://page.example",
+                           "http://[::1]:8080", "http://page.example:443"})
     EXPECT_NO_THROW(AllowedOrigins({good})) << good;
-  for (const char* bad :
-       {"", "page.example", "https://", "https://page.example/", "https://Page.example", "null",
-        "https://*.example", "ftp://page.example", "https://a b"})
+  for (const char* bad : {"", "page.example", "https://", "https://page.example/",
+                          "https://Page.example", "null", "https://*.example", "ftp://page.example",
+                          "https://a b", "http://page.example:80", "https://page.example:443"})
     EXPECT_THROW(AllowedOrigins({bad}), InputError) << bad;
 }
 

@@ -70,6 +70,12 @@ TEST(ApiKeys, AreReadFromFiles) {
   EXPECT_EQ(read_api_keys(path), (std::vector<std::string>{"one", "two words"}));
   write("# none\n");
   EXPECT_THROW(read_api_keys(path), InputError);
+  std::string many;
+  for (int i = 0; i < 10'000; ++i) many += concat("key-", i, "\n");
+  write(many + "# and no more\n");
+  EXPECT_EQ(read_api_keys(path).size(), 10'000u);
+  write(many + "one-more\n");
+  EXPECT_THROW(read_api_keys(path), InputError);
   write(std::string(5000, 'k'));
   EXPECT_THROW(read_api_keys(path), InputError);
   EXPECT_THROW(read_api_keys(folder.path() + "/absent"), InputError);
