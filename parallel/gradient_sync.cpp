@@ -77,7 +77,7 @@ void GradientSync::scatter(int block) {
 
 // Waits for a block's reduction. Where gradients are stored as shards, also adds this rank's piece
 // and frees the whole block.
-void GradientSync::settle(Pending& pending) {
+void GradientSync::finish_reduction(Pending& pending) {
   if (ctx_.planning()) return;
   const auto begin = std::chrono::steady_clock::now();
   {
@@ -117,13 +117,13 @@ void GradientSync::block_done(int block, bool last) {
   scatter(block);
   const size_t keep = !options_.overlap ? 0 : stage == 1 ? pending_.size() : 1;
   while (pending_.size() > keep) {
-    settle(pending_.front());
+    finish_reduction(pending_.front());
     pending_.erase(pending_.begin());
   }
 }
 
 void GradientSync::finish() {
-  for (Pending& pending : pending_) settle(pending);
+  for (Pending& pending : pending_) finish_reduction(pending);
   pending_.clear();  // frees the whole blocks
   accumulated_.assign(accumulated_.size(), false);
   if (ctx_.planning()) return;

@@ -42,7 +42,7 @@ class GradientSync {
   void add_tied_stages();
   GradientReducer& reducer(Region region);
   void scatter(int block);
-  void settle(Pending& pending);
+  void finish_reduction(Pending& pending);
   int position(int block) const { return store_.blocks() - 1 - block; }
   const Groups& groups_;
   ParameterStore& store_;

@@ -78,7 +78,8 @@ std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
 }
 
 void join_console() {
-  if (detect_launcher().kind != Launcher::kNone) console_behind_launcher(handed_down_console());
+  if (detect_launcher().kind != Launcher::kNone)
+    console_use_launcher_terminal(handed_down_console());
 }
 
 void claim_ranks(int ranks) {

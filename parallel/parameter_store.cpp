@@ -72,13 +72,12 @@ ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sha
       written_(list.specs().size(), false),
       sharding_(sharding) {
   TRIREME_CHECK(sharding.stage >= 0 && sharding.stage <= 3, "ZeRO stage ", sharding.stage);
-  if (packing.enabled) {
+  if (packing.nf4) {
     for (ParameterSpec& spec : specs_) spec.packed = spec.linear && !is_trained(spec.region);
     packed_ = std::make_unique<PackedWeights>(specs_, packing.double_quantization);
   }
   if (packing.blocks.has_value()) {
-    TRIREME_CHECK(!packing.enabled && sharding.stage < 3,
-                  "block-quantized weights are not sharded");
+    TRIREME_CHECK(!packing.nf4 && sharding.stage < 3, "block-quantized weights are not sharded");
     for (ParameterSpec& spec : specs_) spec.packed = !spec.adapter && (spec.linear || spec.head);
     blocks_ = std::make_unique<QuantizedWeights>(specs_, *packing.blocks);
   }
@@ -243,7 +242,7 @@ void ParameterStore::pack(Ctx& ctx, ParamHandle h, const ReadBox& read) {
   packed_->pack(ctx, h, read);
 }
 
-std::vector<BlockMatrix> ParameterStore::blocks(ParamHandle first, ParamHandle last) const {
+std::vector<QuantizedMatrix> ParameterStore::blocks(ParamHandle first, ParamHandle last) const {
   check_fused(first, last);
   TRIREME_CHECK(in_blocks(first), specs_[static_cast<size_t>(first)].name,
                 " is not block-quantized");

@@ -35,7 +35,7 @@ struct Groups;
 class StoreBlockGather;
 class PackedWeights;
 class QuantizedWeights;
-struct BlockMatrix;
+struct QuantizedMatrix;
 enum class BlockFormat : uint8_t;  // engine/ops/quantized/quantized_weight.h
 struct Ctx;
 
@@ -118,7 +118,7 @@ struct Sharding {
 // Choice of the weights that are stored quantized.
 struct PackingConfig {
   // Frozen linear weights in 4 bits (parallel/packed_weights.h).
-  bool enabled = false;
+  bool nf4 = false;
   bool double_quantization = false;
   // Inference only, instead of `enabled`: block format of all linear weights
   // (parallel/quantized_weights.h); the head is in 8 bits.
@@ -204,7 +204,7 @@ class ParameterStore {
   // Whether a parameter is in block format, and the parts of a fused matrix in that format, rows
   // stacked, for products that read blocks directly.
   bool in_blocks(ParamHandle h) const { return blocks_ != nullptr && packed(h); }
-  std::vector<BlockMatrix> blocks(ParamHandle first, ParamHandle last) const;
+  std::vector<QuantizedMatrix> blocks(ParamHandle first, ParamHandle last) const;
 
   // View of the values of one parameter, or of the fused matrix `first` .. `last` (rows stacked).
   // In stage 3 only while the block is acquired.

@@ -27,8 +27,8 @@ const GgufType& file_type(BlockFormat format) {
 
 // Encodes rows first .. first + n of the matrix from w (n, columns). Returns a value that no block
 // can represent, or 0.
-float encode_rows(const BlockMatrix& matrix, const Tensor& bytes, int64_t first, const Tensor& w,
-                  int threads) {
+float encode_rows(const QuantizedMatrix& matrix, const Tensor& bytes, int64_t first,
+                  const Tensor& w, int threads) {
   const GgufType& type = file_type(matrix.format);
   const int64_t columns = matrix.columns, n = w.size(0);
   std::vector<float> wrong(static_cast<size_t>(n), 0.0f);
@@ -82,26 +82,26 @@ void QuantizedWeights::allocate(Ctx& ctx) {
   block_ = Buffer("weights in blocks", bytes_, ctx.memory());
 }
 
-BlockMatrix QuantizedWeights::view(const QuantizedParameter& parameter, int64_t rows) const {
-  BlockMatrix m{parameter.format, rows, parameter.columns(), {}};
+QuantizedMatrix QuantizedWeights::view(const QuantizedParameter& parameter, int64_t rows) const {
+  QuantizedMatrix m{parameter.format, rows, parameter.columns(), {}};
   const Shape shape{block_matrix_bytes(parameter.format, rows, parameter.columns())};
   m.bytes = block_.data() == nullptr ? Tensor(nullptr, DType::kU8, shape)
                                      : block_.tensor(DType::kU8, shape, parameter.begin);
   return m;
 }
 
-BlockMatrix QuantizedWeights::matrix(ParamHandle h) const {
+QuantizedMatrix QuantizedWeights::matrix(ParamHandle h) const {
   const QuantizedParameter& parameter = packed_[static_cast<size_t>(h)];
   TRIREME_CHECK(!parameter.name.empty(), "parameter ", h, " is not packed");
   return view(parameter, parameter.rows());
 }
 
-std::vector<BlockMatrix> QuantizedWeights::matrices(ParamHandle first, ParamHandle last) const {
-  std::vector<BlockMatrix> out;
+std::vector<QuantizedMatrix> QuantizedWeights::matrices(ParamHandle first, ParamHandle last) const {
+  std::vector<QuantizedMatrix> out;
   const QuantizedParameter* begin = nullptr;  // first parameter of out.back()
   for (ParamHandle h = first; h <= last; ++h) {
     const QuantizedParameter& parameter = packed_[static_cast<size_t>(h)];
-    const BlockMatrix m = matrix(h);
+    const QuantizedMatrix m = matrix(h);
     if (begin != nullptr && out.back().rows % kWeightGroup == 0 &&
         begin->format == parameter.format &&
         begin->begin + out.back().bytes.numel() == parameter.begin) {
@@ -116,7 +116,7 @@ std::vector<BlockMatrix> QuantizedWeights::matrices(ParamHandle first, ParamHand
 
 void QuantizedWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read) {
   const QuantizedParameter& parameter = packed_[static_cast<size_t>(h)];
-  const BlockMatrix matrix = this->matrix(h);
+  const QuantizedMatrix matrix = this->matrix(h);
   const Tensor there = block_.tensor(DType::kU8, {parameter.bytes}, parameter.begin);
   // On a GPU, packs in host memory first: it is zero-filled.
   const Buffer staged("blocks of a weight", ctx.gpu != nullptr ? parameter.bytes : 0);

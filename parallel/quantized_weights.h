@@ -25,10 +25,10 @@ class QuantizedWeights {
 
   void pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read);
   // Blocks of one parameter. Before allocate() (a planning run) a shape without memory.
-  BlockMatrix matrix(ParamHandle h) const;
+  QuantizedMatrix matrix(ParamHandle h) const;
   // Parts of the fused matrix `first` .. `last`: one per parameter. Parameters of one format that
   // are adjacent in memory are merged where the rows of the first ones fill whole row groups.
-  std::vector<BlockMatrix> matrices(ParamHandle first, ParamHandle last) const;
+  std::vector<QuantizedMatrix> matrices(ParamHandle first, ParamHandle last) const;
 
  private:
   struct QuantizedParameter {
@@ -40,7 +40,7 @@ class QuantizedWeights {
     int64_t columns() const { return box.extent[1]; }
   };
   static QuantizedParameter packed_parameter(const ParameterSpec& spec, BlockFormat format);
-  BlockMatrix view(const QuantizedParameter& parameter, int64_t rows) const;
+  QuantizedMatrix view(const QuantizedParameter& parameter, int64_t rows) const;
   std::vector<QuantizedParameter> packed_;  // by handle; empty name: not packed
   int64_t bytes_ = 0;
   Buffer block_;

@@ -107,12 +107,12 @@ class OpBench {
     Operands m(ctx_);
     const Shape rows{t_, kC};
     const Tensor x = m.make(dtype_, rows), y = m.make(dtype_, rows), z = m.make(dtype_, rows);
-    const Tensor global_row =
+    const Tensor global_index =
         m.filled<int64_t>({t_}, [&](int64_t* out) { std::iota(out, out + t_, 0); });
     const double matrix = width() * static_cast<double>(t_ * kC);
     time("add", rows, 3 * matrix, 0, [&] { add(ctx_, y, x, z); });
     time("dropout, residual", rows, 3 * matrix, 0, [&] {
-      dropout(ctx_, y, x, z, global_row, 0.1, RandomKey{1, 2});
+      dropout(ctx_, y, x, z, global_index, 0.1, RandomKey{1, 2});
     });
     const Shape angles{options_.sequence, kD};
     const Tensor table = m.filled<float>(angles, [&](float* out) {

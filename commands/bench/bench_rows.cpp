@@ -68,7 +68,7 @@ class WeightSet {
         linear_forward(ctx, y, x, w, {});
         continue;
       }
-      const BlockMatrix matrix{.format = *format_, .rows = kOut, .columns = kIn, .bytes = w};
+      const QuantizedMatrix matrix{.format = *format_, .rows = kOut, .columns = kIn, .bytes = w};
       linear_forward_blocks(ctx, y, x, std::span(&matrix, 1), {});
     }
   }
@@ -80,7 +80,7 @@ class WeightSet {
     const uint16_t scale = f16(0.01f).bits;
     std::vector<std::byte> block(size),
         bytes(static_cast<size_t>(block_matrix_bytes(format, kOut, kIn)));
-    const BlockMatrix matrix{.format = format, .rows = kOut, .columns = kIn, .bytes = {}};
+    const QuantizedMatrix matrix{.format = format, .rows = kOut, .columns = kIn, .bytes = {}};
     const Tensor to(bytes.data(), DType::kU8, Shape{std::ssize(bytes)});
     uint64_t word = 0;
     for (int64_t row = 0; row < kOut; ++row)

@@ -38,9 +38,9 @@ SequenceRequest request_of(int64_t prompt, int64_t tokens) {
   SequenceRequest request;
   request.max_tokens = tokens;
   request.prompt.assign(static_cast<size_t>(prompt), 1);
-  auto choice = std::make_shared<SamplingParams>();
-  choice->sampling.temperature = 0;
-  request.choice = std::move(choice);
+  auto params = std::make_shared<SamplingParams>();
+  params->sampling.temperature = 0;
+  request.sampling_params = std::move(params);
   return request;
 }
 
@@ -55,7 +55,7 @@ class HostOnly final : public StepExecutor {
     bytes_ = encode_plan(plan);
     StepOutput outcome;
     outcome.number = plan.number;
-    outcome.chosen.assign(rows_.size(), OutputToken{.id = 1});
+    outcome.sampled.assign(rows_.size(), OutputToken{.id = 1});
     return outcome;
   }
 

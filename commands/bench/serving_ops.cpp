@@ -95,23 +95,23 @@ void time_rows(OpTimer& timer, const SamplerCase& c, int64_t rows, int64_t vocab
 
 // Greedy token of a sequence with further request options, after as many output tokens as the
 // vocabulary has.
-void time_choice(OpTimer& timer, const char* name, SamplingParams choice, bool masked,
+void time_choice(OpTimer& timer, const char* name, SamplingParams params, bool masked,
                  int64_t vocabulary) {
   Operands m(timer.ctx());
   const Tensor row = m.make(DType::kF32, {1, vocabulary});
   const std::span<const float> logits(row.as<float>(), static_cast<size_t>(vocabulary));
   const std::vector<uint32_t> mask(static_cast<size_t>(ceil_div(vocabulary, 32)), 0x5a3c96e1);
-  choice.sampling.temperature = 0;
+  params.sampling.temperature = 0;
   SlotStart start;
-  if (choice.needs_history()) start.history.resize(static_cast<size_t>(vocabulary));
+  if (params.needs_history()) start.history.resize(static_cast<size_t>(vocabulary));
   std::iota(start.history.begin(), start.history.end(), 0);
   start.generated = vocabulary;
-  start.choice = std::make_shared<const SamplingParams>(std::move(choice));
+  start.sampling_params = std::make_shared<const SamplingParams>(std::move(params));
   Sampler sampler(1, vocabulary);
   sampler.start(start);
   timer.time(concat("choice, ", name, ", 1 row of ", vocabulary), {1, vocabulary},
              4 * static_cast<double>(vocabulary), 0,
-             [&] { sampler.choose(0, 0, logits, masked ? mask.data() : nullptr); });
+             [&] { sampler.sample(0, 0, logits, masked ? mask.data() : nullptr); });
 }
 
 void time_choices(OpTimer& timer, int64_t vocabulary) {

@@ -118,7 +118,7 @@ void to_gguf(const CopyArguments& args) {
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("convert");
   const std::string tokenizer = source->tokenizer();
-  const GgufMetadata words = gguf_words(*source, args.from);
+  const GgufMetadata words = gguf_tokenizer_with_templates(*source, args.from);
   const GgufWritten written = write_gguf(
       *source, args.to,
       {.type = gguf_type_of(args, *source), .tokenizer = words, .progress = status.progress()});

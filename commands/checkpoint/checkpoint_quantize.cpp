@@ -53,7 +53,7 @@ void print_report(const QuantisationReport& report) {
   std::vector<std::vector<std::string>> rows = {
       {"type", "tensors", "before", "after", "error", "worst", "of"}};
   for (const auto& [kind, k] : report.kinds) {
-    const bool rounded = k.error.wrong > 0;
+    const bool rounded = k.error.squared_error > 0;
     rows.push_back({kind, std::to_string(k.tensors), format_bytes(k.before), format_bytes(k.after),
                     rounded ? percent(k.error.relative()) : "-", rounded ? percent(k.worst) : "-",
                     k.worst_tensor});
@@ -77,7 +77,7 @@ QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::str
   if (std::filesystem::exists(args.to)) fail_input(args.to, " exists; remove it or give another");
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("quantize");
-  const GgufMetadata words = gguf_words(*source, args.from);
+  const GgufMetadata words = gguf_tokenizer_with_templates(*source, args.from);
   const GgufWritten written = write_gguf(*source, args.to,
                                          {.type = gguf_type_of(source->dtype()),
                                           .linear = type,

@@ -28,7 +28,7 @@
 #include "serving/http/service/service.h"
 #include "serving/model/front_model.h"
 #include "serving/model/rank_model.h"
-#include "serving/page/page.h"
+#include "serving/web_ui/web_ui.h"
 
 namespace trireme {
 namespace {
@@ -78,13 +78,14 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
       .waiting_tokens = args.waiting_tokens,
       .several_tenants = args.listener.keys.size() + args.listener.admin_keys.size() > 1};
   config.requests.has_priorities = args.policy == "priority";
-  config.requests.sequences = std::min(config.requests.sequences, config.admission.of_a_tenant());
+  config.requests.sequences =
+      std::min(config.requests.sequences, config.admission.max_request_sequences());
   config.requests.vocab_size = model.tokenizer().vocab_size();
   config.tools =
       args.tool_format.empty() ? tool_format_of_templates(chat) : tool_format(args.tool_format);
   config.weights = &model;
-  config.adapters = args.model.room.slots;
-  config.model_ids = model.loaded().config().vocab_size;
+  config.adapters = args.model.adapter_slots.count;
+  config.output_vocab_size = model.loaded().config().vocab_size;
   return config;
 }
 
@@ -194,7 +195,7 @@ void serve(const ServeArguments& args, ServedModel& model) {
                   service_config(args, model, sources));
   const StopSignals signals;
   Routes routes = service.routes();
-  add_page(routes);
+  add_web_ui(routes);
   HttpServer server(http_config(args.listener), std::move(routes),
                     [&](const RequestSummary& summary) { service.count(summary); });
   log_model(args, model, chat != nullptr);
@@ -205,10 +206,10 @@ void serve(const ServeArguments& args, ServedModel& model) {
 
 // Parses "NAME=DIR" values of --lora-modules.
 void split_modules(ServeArguments& args) {
-  if ((!args.modules.empty() || args.model.room.slots > 0) && !args.model.adapter.empty())
+  if ((!args.modules.empty() || args.model.adapter_slots.count > 0) && !args.model.adapter.empty())
     fail_input("--adapter and ", args.modules.empty() ? "--max-loras" : "--lora-modules",
                " cannot be combined: give all as --lora-modules");
-  if (args.model.room.slots == 0) args.model.room = {};
+  if (args.model.adapter_slots.count == 0) args.model.adapter_slots = {};
   std::set<std::string> names(args.names.begin(), args.names.end());
   for (std::string& module : args.modules) {
     const size_t at = module.find('=');
@@ -359,16 +360,18 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
                    "slower, CPU only");
 }
 
-void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
-  room = {.slots = 0, .rank = 16};
+void add_adapter_slot_options(CLI::App& command, AdapterSlots& adapter_slots) {
+  adapter_slots = {.count = 0, .rank = 16};
   CLI::Option* const slots =
       command
           .add_option(
-              "--max-loras", room.slots,
+              "--max-loras", adapter_slots.count,
               "Slots for LoRA adapters loaded at run time via /v1/load_lora_adapter (default: 0)")
           ->type_name("N")
           ->check(CLI::Range(1, 256));
-  command.add_option("--max-lora-rank", room.rank, "Highest rank of an adapter loaded at run time")
+  command
+      .add_option("--max-lora-rank", adapter_slots.rank,
+                  "Highest rank of an adapter loaded at run time")
       ->needs(slots)
       ->capture_default_str()
       ->type_name("R")
@@ -419,7 +422,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
                    "(repeatable)")
       ->take_all()
       ->type_name("NAME=DIR");
-  add_adapter_room_options(*command, args->model.room);
+  add_adapter_slot_options(*command, args->model.adapter_slots);
   add_device_option(*command, args->model.device);
   add_dtype_option(*command, args->model.dtype);
   add_quantization_option(*command, args->model.quantization);

@@ -35,7 +35,7 @@ struct ConfigValues::Entry {
   std::string spelled;
   bool given = false;
   bool valid = false;
-  bool left_to_default = false;
+  bool is_auto_default = false;
 };
 
 struct ConfigValues::Table {
@@ -53,8 +53,8 @@ bool ConfigValues::given(const std::string& path) const {
 }
 bool ConfigValues::valid(const std::string& path) const { return entry(path).valid; }
 bool ConfigValues::is_auto(const std::string& path) const { return entry(path).value == "auto"; }
-bool ConfigValues::left_to_default(const std::string& path) const {
-  return entry(path).left_to_default;
+bool ConfigValues::is_auto_default(const std::string& path) const {
+  return entry(path).is_auto_default;
 }
 std::string ConfigValues::spelled(const std::string& path) const { return entry(path).spelled; }
 const Json& ConfigValues::raw(const std::string& path) const { return entry(path).value; }
@@ -170,7 +170,7 @@ std::string check_enum(const Key& key, Json& value) {
 std::string check_value(const Key& key, Json& value) {
   if (key.allows_auto && value == "auto") return "";
   if (key.allows_null && value.is_null()) return "";
-  const bool auto_too = key.allows_auto || key.auto_is_left_out;
+  const bool auto_too = key.allows_auto || key.auto_means_default;
   const std::string got = concat(auto_too ? " or \"auto\"" : "", ", got ", shown(value));
   std::string problem;
   int64_t integer = 0;
@@ -283,7 +283,7 @@ class Reader {
     const auto earlier = found.find(key.path);
     const bool again = earlier != found.end();
     std::string problem;
-    if (key.auto_is_left_out && value == "auto") {
+    if (key.auto_means_default && value == "auto") {
       left_out.insert(key.path);
       return;
     }
@@ -363,7 +363,7 @@ ConfigValues read_config(const Schema& schema, const Json& document, const std::
     ConfigValues::Entry& entry = table->entries[key.path];
     entry.spelled = join_path(prefix, key.path);
     entry.valid = true;
-    entry.left_to_default = reader.left_out.contains(key.path);
+    entry.is_auto_default = reader.left_out.contains(key.path);
     if (const auto it = reader.found.find(key.path); it != reader.found.end()) {
       entry.given = true;
       entry.valid = it->second.valid;

@@ -43,7 +43,7 @@ class ConfigValues {
   bool is_auto(const std::string& path) const;  // "auto", given or by default
   // Whether the document has "auto" for a key whose "auto" means its default; given() is then false
   // as for an absent key.
-  bool left_to_default(const std::string& path) const;
+  bool is_auto_default(const std::string& path) const;
   // Path as the document spells it (perhaps an alias), after the prefix, for messages.
   std::string spelled(const std::string& path) const;
   bool flag(const std::string& path) const;

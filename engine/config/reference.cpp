@@ -79,7 +79,7 @@ Json row_of(const Key& key) {
     row["anyOf"] = Json::array(
         {{{"enum", words}}, {{"type", "string"}, {"pattern", concat("^(", any_case, ")$")}}});
   }
-  if (key.allows_auto || key.auto_is_left_out) {
+  if (key.allows_auto || key.auto_means_default) {
     Json other = row;
     other.erase("description");
     row = {{"description", key.help}, {"anyOf", Json::array({{{"const", "auto"}}, other})}};
@@ -116,7 +116,7 @@ std::string type_words(const Key& key) {
   }
   if (key.min > -kTechnical) words += concat(key.above_min ? ", above " : ", at least ", key.min);
   if (key.max < kTechnical) words += concat(key.below_max ? ", below " : ", at most ", key.max);
-  if (key.allows_auto || key.auto_is_left_out) words += ", or auto";
+  if (key.allows_auto || key.auto_means_default) words += ", or auto";
   if (key.allows_null) words += ", or null";
   return words;
 }

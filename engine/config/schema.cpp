@@ -17,14 +17,14 @@ Key& Key::or_auto() {
   return *this;
 }
 Key& Key::auto_left_out() {
-  auto_is_left_out = true;
+  auto_means_default = true;
   return *this;
 }
 Key& Key::or_null() {
   allows_null = true;
   return *this;
 }
-Key& Key::beside_trajectory() {
+Key& Key::off_trajectory() {
   is_trajectory = false;
   return *this;
 }

@@ -38,7 +38,7 @@ struct Key {
   KeyStatus status = KeyStatus::kImplemented;
   bool is_required = false;
   bool allows_auto = false;
-  bool auto_is_left_out = false;  // "auto" is equivalent to omitting the key
+  bool auto_means_default = false;  // "auto" is equivalent to omitting the key
   bool allows_null = false;
   bool is_trajectory = true;  // whether the results of training depend on it
   double min = -std::numeric_limits<double>::infinity();
@@ -55,7 +55,7 @@ struct Key {
   Key& or_auto();
   Key& auto_left_out();
   Key& or_null();
-  Key& beside_trajectory();
+  Key& off_trajectory();
   Key& at_least(double bound);
   Key& at_most(double bound);
   Key& above(double bound);

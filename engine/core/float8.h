@@ -77,6 +77,6 @@ TRIREME_HOST_DEVICE constexpr float float8_max(Float8Format format) {
 }
 
 // Elements that share a scale: all, 128 neighbours in a row, or a block of 128 by 128.
-enum class Float8Scaling : uint8_t { kTensor, kRow, kBlock };
+enum class Float8Scaling : uint8_t { kTensor, kRowGroup, kBlock };
 
 }  // namespace trireme

@@ -54,7 +54,7 @@ class AtomicFile {
   // Bytes of an earlier partial file that are in place.
   int64_t kept() const { return journal_ == nullptr ? 0 : journal_->kept(); }
   // Whether an earlier partial file had other content and was discarded.
-  bool begun_anew() const { return journal_ != nullptr && journal_->begun_anew(); }
+  bool discarded_partial() const { return journal_ != nullptr && journal_->discarded_partial(); }
   // Skips the next `bytes` bytes, which must be kept, in place of writing them.
   void skip(int64_t bytes);
   void read_kept(int64_t offset, std::span<std::byte> destination) const;

@@ -314,7 +314,7 @@ class QuantizedSource : public TensorSource {
       group = m.groups != nullptr ? word_at(files_->bytes(*m.groups), i) : group_of(m, i);
       code = at(word_at(codes, i / packed * m.out + o), i % packed);
       zero = at(word_at(zeros, group * (m.out / packed) + o / packed), o % packed);
-      if (!q_.zeros_as_they_are) zero = (zero + 1) & mask;
+      if (!q_.stores_unshifted_zeros) zero = (zero + 1) & mask;
     } else {
       group = group_of(m, i);
       const int64_t width = m.out / packed, nibble = kAwqNibble[o % packed];

@@ -70,7 +70,7 @@ ResumeJournal::ResumeJournal(std::string path, const std::string& identity, int 
   const uint64_t wanted = checksum(std::as_bytes(std::span(identity)));
   const std::vector<uint64_t> lines = read_lines(path_);
   const bool same = !lines.empty() && lines[0] == wanted;
-  begun_anew_ = lines.size() > 1 && !same;
+  discarded_partial_ = lines.size() > 1 && !same;
   if (same) steps_ = agreeing_steps(descriptor, lines, sum);
   kept_ = steps_ * kJournalStep;
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);

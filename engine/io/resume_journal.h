@@ -25,8 +25,10 @@ class ResumeJournal {
   ResumeJournal& operator=(const ResumeJournal&) = delete;
 
   int64_t kept() const { return kept_; }
-  bool begun_anew() const { return begun_anew_; }  // an earlier file had another identity
-  bool empty() const { return steps_ == 0; }       // no prefix is worth keeping
+  bool discarded_partial() const {
+    return discarded_partial_;
+  }                                           // an earlier file had another identity
+  bool empty() const { return steps_ == 0; }  // no prefix is worth keeping
   // Records the checksum of the file up to the next multiple of kJournalStep, which must have been
   // passed to the system. If the journal cannot be written, only a shorter prefix is kept.
   void append(uint64_t sum);
@@ -36,7 +38,7 @@ class ResumeJournal {
   std::string path_;
   int descriptor_ = -1;
   int64_t kept_ = 0, steps_ = 0;
-  bool begun_anew_ = false;
+  bool discarded_partial_ = false;
 };
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Value builder of strict_json.cpp, to derive from for more detailed errors. For .cpp files only: it
-// includes the JSON library.
+// Value builder of strict_json.cpp, to derive from for more detailed errors. For .cpp files only:
+// it includes the JSON library.
 #pragma once
 
 #include <nlohmann/json.hpp>

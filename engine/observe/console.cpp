@@ -78,7 +78,7 @@ void console_set_status(const std::string& status) {
 
 void console_drop_unread() { g_drop_unread = true; }
 
-void console_behind_launcher(const ConsoleTarget& target) {
+void console_use_launcher_terminal(const ConsoleTarget& target) {
   launcher_target() = target;
   g_behind_launcher = true;
 }

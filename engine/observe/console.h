@@ -24,7 +24,7 @@ ConsoleTarget console_target();  // of this process
 // launcher may give every rank a terminal and write the rank's output to a file. If target has no
 // terminal, nothing is drawn; if stderr shares it, all output uses stdout, because a launcher does
 // not keep the order between two streams. Call before several threads print.
-void console_behind_launcher(const ConsoleTarget& target);
+void console_use_launcher_terminal(const ConsoleTarget& target);
 // With a launcher: makes console_print() drop lines that the launcher does not read within 50 ms,
 // because it is ending its ranks.
 void console_drop_unread();

@@ -7,7 +7,7 @@
 
 #include "engine/core/utf8.h"
 #include "engine/io/strict_json.h"
-#include "engine/text/gguf_cuts.h"
+#include "engine/text/gguf_pre_tokenizers.h"
 #include "engine/text/gguf_roles.h"
 #include "engine/text/sentencepiece.h"
 #include "engine/text/sentencepiece_proto.h"
@@ -22,9 +22,9 @@ namespace {
 using PlainJson = nlohmann::json;
 using Type = SentencePieces::Type;
 
-const GgufCut& cut_in(const GgufFile& file) {
+const GgufPreTokenizer& cut_in(const GgufFile& file) {
   const auto name = file.get<std::string>("tokenizer.ggml.pre").value_or("gpt-2");
-  if (const GgufCut* cut = find_gguf_cut(name)) return *cut;
+  if (const GgufPreTokenizer* cut = find_gguf_pre_tokenizer(name)) return *cut;
   fail_input(file.path(), ": the pre-tokenizer \"", name,
              "\" (tokenizer.ggml.pre) is not supported; give the model's tokenizer.json");
 }
@@ -79,7 +79,7 @@ PlainJson added_token(size_t id, const std::string& token, bool special) {
 
 // tokenizer.json equivalent to llama.cpp's keys.
 PlainJson byte_level(const GgufFile& file, const GgufTokens& tokens) {
-  const GgufCut& cut = cut_in(file);
+  const GgufPreTokenizer& cut = cut_in(file);
   check_texts(file, "tokenizer.ggml.tokens", tokens.tokens);
   PlainJson vocabulary = PlainJson::object(), added = PlainJson::array();
   for (size_t id = 0; id < tokens.tokens.size(); ++id) {
@@ -98,7 +98,7 @@ PlainJson byte_level(const GgufFile& file, const GgufTokens& tokens) {
                     {"padding", nullptr},
                     {"added_tokens", added},
                     {"normalizer", cut.composes ? PlainJson{{"type", "NFC"}} : PlainJson()},
-                    {"pre_tokenizer", gguf_cut_pre_tokenizer(cut)},
+                    {"pre_tokenizer", pre_tokenizer_json(cut)},
                     {"decoder",
                      {{"type", "ByteLevel"},
                       {"add_prefix_space", false},
@@ -168,7 +168,7 @@ SentencePieceFile sentencepiece(const GgufFile& file, const GgufTokens& tokens,
   parts.bos = tokens.bos();
   parts.eos = tokens.eos();
   parts.adds_leading_space = file.get<bool>("tokenizer.ggml.add_space_prefix").value_or(true);
-  return {put_together(parts), std::move(settings)};
+  return {serialize_sentence_pieces(parts), std::move(settings)};
 }
 
 std::string model_of(const GgufFile& file) {

@@ -6,7 +6,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/input_file.h"
 #include "engine/text/chat_template_sources.h"
-#include "engine/text/gguf_cuts.h"
+#include "engine/text/gguf_pre_tokenizers.h"
 #include "engine/text/gguf_roles.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "engine/text/prefix_space.h"
@@ -56,7 +56,7 @@ GgufMetadata metadata_of(WrittenTokens words, int64_t vocab_size) {
 GgufMetadata from_sentencepiece(const TokenizerSource& source, const Tokenizer& tokenizer,
                                 int64_t vocab_size) {
   const SentencePieces parts =
-      take_apart(read_small_file(source.path, kMaxTokenizerBytes), source.path);
+      parse_sentence_pieces(read_small_file(source.path, kMaxTokenizerBytes), source.path);
   if (!parts.pairs || parts.maps_characters || parts.removes_extra_spaces) return {};
   WrittenTokens words;
   std::vector<double> scores;
@@ -103,7 +103,7 @@ GgufMetadata from_json(const std::string& path, int64_t vocab_size) {
   const std::string text = read_small_file(path, kMaxTokenizerBytes);
   auto json = parse_strict_json<PlainJson>(text, path, kGgufJsonLimits);
   apply_prefix_space(source.settings(), json, path);
-  const GgufCut* cut = find_gguf_cut(json);
+  const GgufPreTokenizer* cut = find_gguf_pre_tokenizer(json);
   const PlainJson model = json.value("model", PlainJson());
   GgufMetadata out;
   if (cut == nullptr || !model.contains("merges")) {

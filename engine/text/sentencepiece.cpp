@@ -57,7 +57,7 @@ class PieceEncoder {
                  ": it is not a SentencePiece model, or is damaged (", reason(status), ")");
     }
     if (processor_.GetPieceSize() < 1) fail_input("tokenizer ", name, " has an empty vocabulary");
-    words_ = SentencePieceWords::make(take_apart(model, name), name);
+    words_ = SentencePieceWords::make(parse_sentence_pieces(model, name), name);
     newline_ = encode_piece("\n");
     splits_at_newline_ = facts.keeps_text && !newline_.empty() && newline_stands_alone();
   }
@@ -123,7 +123,7 @@ class SentencePieceTokenizer : public Tokenizer {
         adds_bos_(settings.adds_bos),
         adds_eos_(settings.adds_eos) {
     const SentencePieceFacts facts = check_sentencepiece_model(model, name_);
-    if (settings.leading_space_once && take_apart(model, name_).adds_leading_space)
+    if (settings.leading_space_once && parse_sentence_pieces(model, name_).adds_leading_space)
       inner_ = std::make_unique<PieceEncoder>(with_leading_space(model, false), name_);
     drops_leading_space_ = facts.drops_leading_space;
     drops_leading_spaces_ = facts.drops_leading_spaces;
@@ -343,7 +343,7 @@ class Sentences : public sentencepiece::SentenceIterator {
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name,
                                                const SentencePieceSettings& settings) {
   if (!settings.adds_leading_space.has_value() ||
-      *settings.adds_leading_space == take_apart(model, name).adds_leading_space)
+      *settings.adds_leading_space == parse_sentence_pieces(model, name).adds_leading_space)
     return std::make_unique<SentencePieceTokenizer>(model, name, settings);
   return std::make_unique<SentencePieceTokenizer>(
       with_leading_space(model, *settings.adds_leading_space), name, settings);
@@ -369,7 +369,7 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path) {
   const TokenizerConfig config =
       parse_tokenizer_config(tokenizer_config_beside(folder),
                              (std::filesystem::path(folder) / "tokenizer_config.json").string());
-  if (config.cleans_up_spaces && !take_apart(model, path).pairs)
+  if (config.cleans_up_spaces && !parse_sentence_pieces(model, path).pairs)
     fail_input(path, ": clean_up_tokenization_spaces of tokenizer_config.json, which drops spaces ",
                "from decoded text, is not supported for a Unigram model; set it to false");
   return parse_sentencepiece(model, path, sentencepiece_settings(config));

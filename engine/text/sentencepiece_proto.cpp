@@ -177,7 +177,7 @@ void put_bytes(std::string& out, uint64_t field, std::string_view bytes) {
 
 }  // namespace
 
-SentencePieces take_apart(std::string_view model, const std::string& name) {
+SentencePieces parse_sentence_pieces(std::string_view model, const std::string& name) {
   check_sentencepiece_model(model, name);
   SentencePieces parts;
   parts.pairs = false;  // the proto's default is unigram
@@ -206,7 +206,7 @@ SentencePieces take_apart(std::string_view model, const std::string& name) {
   return parts;
 }
 
-std::string put_together(const SentencePieces& parts) {
+std::string serialize_sentence_pieces(const SentencePieces& parts) {
   std::string model, trainer, normalizer;
   bool bytes = false;
   for (const SentencePieces::Piece& piece : parts.pieces) {

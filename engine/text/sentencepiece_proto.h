@@ -37,8 +37,8 @@ struct SentencePieces {
   bool escapes_spaces = true, space_as_suffix = false, byte_fallback = false;
   int64_t bos = -1, eos = -1, unknown = -1;
 };
-SentencePieces take_apart(std::string_view model, const std::string& name);
-std::string put_together(const SentencePieces& parts);
+SentencePieces parse_sentence_pieces(std::string_view model, const std::string& name);
+std::string serialize_sentence_pieces(const SentencePieces& parts);
 
 // Returns the model with add_dummy_prefix set: appends the field, of which the last value counts.
 std::string with_leading_space(std::string_view model, bool adds);

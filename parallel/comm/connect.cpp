@@ -135,7 +135,7 @@ void find_crowds(const std::vector<Hello>& all, RankState& state) {
     if (host == own_host) state.same_cores = same;
     const int others = host == own_host ? state.neighbours.all : 0;
     if (same && std::max(static_cast<int>(ranks.size()), others) > first.cores)
-      state.crowded = true;
+      state.oversubscribed = true;
   }
 }
 
@@ -168,14 +168,14 @@ void join_board(GroupState& world, RankState& state) {
   const std::string address = gather_strings(op, board.address())[static_cast<size_t>(mates[0])];
   if (!first) attempt([&] { board = SharedMemory::attach(address, bytes); });
   const std::vector<std::string> votes = gather_strings(op, mine ? "y" : "n");
-  const bool shares =
+  const bool shares_memory =
       std::ranges::all_of(mates, [&](int r) { return votes[static_cast<size_t>(r)] == "y"; });
-  for (int r : mates) state.coordinates[static_cast<size_t>(r)].shares = shares;
+  for (int r : mates) state.coordinates[static_cast<size_t>(r)].shares_memory = shares_memory;
   board.close_address();
-  if (shares) state.liveness.join(std::move(board), mates, row);
+  if (shares_memory) state.liveness.join(std::move(board), mates, row);
   dissemination_barrier(op);
-  if (shares) state.liveness.watch();
-  if (shares) state.board_ranks = static_cast<int>(mates.size());
+  if (shares_memory) state.liveness.watch();
+  if (shares_memory) state.board_ranks = static_cast<int>(mates.size());
 }
 
 // Not for ranks that are threads of one process: they live and die together.

@@ -14,11 +14,11 @@ namespace trireme {
 
 // Location of a rank.
 struct RankCoordinates {
-  int host = 0;         // index of the machine, whose cores its ranks share
-  int local = 0;        // index among the ranks of that machine
-  int container = 0;    // index of the part of a machine whose ranks see each other's processes
-  int node = 0;         // index of the (virtual) node, a part of a container
-  bool shares = false;  // the ranks of this container can map each other's memory
+  int host = 0;       // index of the machine, whose cores its ranks share
+  int local = 0;      // index among the ranks of that machine
+  int container = 0;  // index of the part of a machine whose ranks see each other's processes
+  int node = 0;       // index of the (virtual) node, a part of a container
+  bool shares_memory = false;  // the ranks of this container can map each other's memory
 };
 
 struct RankState {
@@ -35,9 +35,9 @@ struct RankState {
   int host_ranks = 0;                        // ranks on this rank's machine
   MachineRanks neighbours;                   // other groups on the same machine
   int board_ranks = 1;                       // ranks on this rank's board, itself included
-  bool same_cores = true;  // ranks of the machine may use the same cores: not divided yet
-  bool crowded = false;    // some machine of the run has more ranks than cores
-  int next_context = 1;    // 0 is the world's
+  bool same_cores = true;       // ranks of the machine may use the same cores: not divided yet
+  bool oversubscribed = false;  // some machine of the run has more ranks than cores
+  int next_context = 1;         // 0 is the world's
   std::mutex traffic_mutex;
   Traffic traffic;                            // of all groups of this rank
   std::unique_ptr<Watchdog> watchdog;         // of ranks that are processes

@@ -52,7 +52,7 @@ World::World(std::shared_ptr<RankState> state)
 
 World::~World() {
   end();
-  state_->liveness.go();
+  state_->liveness.mark_ended();
   if (state_->watchdog) state_->watchdog->stop();
 }
 

@@ -19,7 +19,7 @@ ContextAttention::ContextAttention(Communicator& cp, int ulysses)
 AttentionArgs ContextAttention::args_of_share(const ContextPlan& plan, const AttentionArgs& args,
                                               int64_t local_heads, int64_t heads) const {
   AttentionArgs out = args;
-  out.global_row = plan.global_rows();
+  out.global_index = plan.global_indices();
   out.total_heads = args.total_heads > 0 ? args.total_heads : args.first_head + heads;
   if (ulysses_ == 1) return out;
   const int64_t first = ulysses_group_->rank() * local_heads;

@@ -28,7 +28,7 @@ class ContextAttention {
 
   // q, out (T, H, D); k, v (T, Hkv, D): this rank's tokens (plan.local_tokens()), with rotary
   // embedding by position in the document; strides as in engine/ops/attention/attention.h, heads
-  // adjacent. args.global_row is ignored: the plan's is used; first_head, total_heads and sinks
+  // adjacent. args.global_index is ignored: the plan's is used; first_head, total_heads and sinks
   // refer to the caller's heads. saved may be null: nothing is kept.
   void forward(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
                const ConstTensor& v, const ContextPlan& plan, const AttentionArgs& args,

@@ -103,7 +103,7 @@ AttentionSegments ContextPlan::step(int t, int64_t window, int part) const {
   return out;
 }
 
-ConstTensor ContextPlan::global_rows() const {
+ConstTensor ContextPlan::global_indices() const {
   return view(global_rows_, std::ssize(steps_) * step_bytes(), DType::kI64, {group_tokens()});
 }
 

@@ -46,7 +46,7 @@ class ContextPlan {
   int parts(int64_t window) const;
   AttentionSegments step(int t, int64_t window = 0, int part = 0) const;
   // (group_tokens) int64: global row of each query, 0 for padding.
-  ConstTensor global_rows() const;
+  ConstTensor global_indices() const;
   // (group_tokens) int32: token i in row order is token order[i] as received.
   ConstTensor order() const;
 

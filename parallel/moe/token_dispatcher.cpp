@@ -81,7 +81,8 @@ int64_t TokenDispatcher::default_bound(int64_t tokens, int64_t k) const {
   return std::max<int64_t>(1, std::min(worst, kSlack * even));
 }
 
-ExpertRoute TokenDispatcher::agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const {
+ExpertRoute TokenDispatcher::plan_dispatch(Ctx& ctx, const ConstTensor& counts,
+                                           int64_t bound) const {
   check_operand("token dispatch", "counts", counts, DType::kI64, {experts_});
   TRIREME_CHECK(bound >= 1, "token dispatch with a bound of ", bound, " rows");
   const int ep = size(ep_), etp = size(etp_);

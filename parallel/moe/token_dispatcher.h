@@ -74,7 +74,7 @@ class TokenDispatcher {
 
   // Plans a dispatch. counts (E) int64: this rank's rows for each expert. Collective over the
   // plane.
-  ExpertRoute agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const;
+  ExpertRoute plan_dispatch(Ctx& ctx, const ConstTensor& counts, int64_t bound) const;
 
   // received (bound, C): rows of this round for the local experts, sorted by expert. rows (n, C):
   // this rank's rows, sorted by expert. Collective over the plane.

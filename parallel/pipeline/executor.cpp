@@ -106,7 +106,7 @@ class Pass {
   void post(int receive) {
     const PipelineMessage& m = program_.receives[static_cast<size_t>(receive)];
     Flight& flight = receives_[static_cast<size_t>(receive)];
-    flight.memory = stage_.allocate_hidden(m.chunk, m.micro_batch, m.gradient);
+    flight.memory = stage_.allocate_message(m.chunk, m.micro_batch, m.gradient);
     if (!ctx_.planning()) flight.work = group_.post_recv(*flight.memory, m.peer, m.tag);
   }
 

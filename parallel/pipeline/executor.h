@@ -25,7 +25,7 @@ class PipelineStage {
   virtual void backward_weight(int chunk, int micro_batch) = 0;
   // Allocates the message that forward (gradient: backward_input) of this chunk and micro-batch
   // will receive, with the size that its peer returns. Not called where it is absent.
-  virtual Activation allocate_hidden(int chunk, int micro_batch, bool gradient) = 0;
+  virtual Activation allocate_message(int chunk, int micro_batch, bool gradient) = 0;
 };
 
 struct PipelineReport {

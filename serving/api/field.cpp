@@ -26,8 +26,8 @@ Field& Field::at_most(double bound) {
 }
 
 Field& Field::entries(size_t min_entries, size_t max_entries) {
-  least = min_entries;
-  most = max_entries;
+  min_size = min_entries;
+  max_size = max_entries;
   return *this;
 }
 

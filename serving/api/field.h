@@ -36,8 +36,8 @@ struct Field {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   // Upper and lower bound of the bytes of a string, or of the entries of an array or object.
-  size_t most = std::numeric_limits<size_t>::max();
-  size_t least = 0;
+  size_t max_size = std::numeric_limits<size_t>::max();
+  size_t min_size = 0;
   std::vector<std::string> words = {};    // allowed strings; empty: any
   std::string shape = {};                 // JSON Schema, for kOther, kObject and kArray
   std::vector<std::string> trivial = {};  // JSON of values that count as absent

@@ -45,11 +45,11 @@ void check_range(const Field& field, double value) {
 }
 
 void check_size(const Field& field, size_t size, const char* what) {
-  if (size < field.least)
-    fail_field(field.name, field.name, " has ", size, what, ", at least ", field.least,
+  if (size < field.min_size)
+    fail_field(field.name, field.name, " has ", size, what, ", at least ", field.min_size,
                " are required");
-  if (size > field.most)
-    fail_field(field.name, field.name, " has ", size, what, ", at most ", field.most,
+  if (size > field.max_size)
+    fail_field(field.name, field.name, " has ", size, what, ", at most ", field.max_size,
                " are allowed");
 }
 

@@ -43,7 +43,7 @@ std::vector<std::string> read_strings(const Field& field, const ApiJson& value, 
   return strings;
 }
 
-std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t most) {
+std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t max_prompts) {
   const std::string& param = field.name;
   const auto text_prompt = [](const ApiJson& v) { return Prompt{.text = v.get<std::string>()}; };
   if (value.is_string()) return {text_prompt(value)};
@@ -52,8 +52,9 @@ std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_
   if (value.empty()) fail_field(param, param, " must not be empty");
   if (value[0].is_number() || is_long_integer(value[0]))
     return {{.tokens = ids_of(param, value), .is_text = false}};
-  if (value.size() > most)
-    fail_field(param, param, " has ", value.size(), " entries, at most ", most, " are allowed");
+  if (value.size() > max_prompts)
+    fail_field(param, param, " has ", value.size(), " entries, at most ", max_prompts,
+               " are allowed");
   std::vector<Prompt> prompts;
   for (const ApiJson& one : value) {
     if (one.is_string()) {

@@ -26,8 +26,8 @@ std::vector<int32_t> read_ids(const Field& field, const ApiJson& value);
 // bytes.
 std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t min_entries,
                                       size_t max_entries, size_t bytes);
-// Reads prompts: string | [string] | [int] | [[int]]. most: maximum number of prompts.
-std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t most);
+// Reads prompts: string | [string] | [int] | [[int]]. max_prompts: maximum number of prompts.
+std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t max_prompts);
 void read_bad_words(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_stream_options(GenerationRequest& request, const ApiJson& value, const Field& field);

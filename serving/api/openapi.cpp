@@ -37,8 +37,8 @@ ApiJson schema_of(const Field& field) {
     schema["enum"].push_back(nullptr);
   }
   const bool is_string = field.kind == FieldKind::kString;
-  if (field.least > 0 && field.kind != FieldKind::kObject)
-    schema[is_string ? "minLength" : "minItems"] = field.least;
+  if (field.min_size > 0 && field.kind != FieldKind::kObject)
+    schema[is_string ? "minLength" : "minItems"] = field.min_size;
   if (!field.default_json.empty()) schema["default"] = ApiJson::parse(field.default_json);
   schema["description"] = field.help;
   return schema;

@@ -169,7 +169,7 @@ ControlListener ControlListener::on_address(const std::string& host) {
              "; name an address of this machine that the others reach");
 }
 
-std::unique_ptr<ControlListener::Guest> ControlListener::accept(milliseconds limit) {
+std::unique_ptr<ControlListener::ConnectedRank> ControlListener::accept(milliseconds limit) {
   const auto end = Clock::now() + limit;
   do {
     if (auto guest = introduced(wait_until(end))) return guest;
@@ -184,9 +184,10 @@ std::unique_ptr<ControlListener::Guest> ControlListener::accept(milliseconds lim
 std::vector<bool> ControlListener::wait_until(Clock::time_point end) const {
   const bool takes = Clock::now() >= takes_again_;
   if (!takes) end = std::min(end, takes_again_);
-  if (!strangers_.empty()) end = std::min(end, strangers_.front().came + kHandshake);
+  if (!pending_.empty()) end = std::min(end, pending_.front().came + kHandshake);
   std::vector<pollfd> ready{{takes ? socket_.fd() : -1, POLLIN, 0}};
-  for (const Stranger& stranger : strangers_) ready.push_back({stranger.channel->fd(), POLLIN, 0});
+  for (const PendingConnection& pending : pending_)
+    ready.push_back({pending.channel->fd(), POLLIN, 0});
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
   ::poll(ready.data(), ready.size(), static_cast<int>(std::max(left, milliseconds(0)).count()));
   std::vector<bool> said;
@@ -194,63 +195,64 @@ std::vector<bool> ControlListener::wait_until(Clock::time_point end) const {
   return said;
 }
 
-// First stranger that proves its identity. Those that send anything else are rejected.
-std::unique_ptr<ControlListener::Guest> ControlListener::introduced(const std::vector<bool>& said) {
-  auto stranger = strangers_.begin();
+// First pending that proves its identity. Those that send anything else are rejected.
+std::unique_ptr<ControlListener::ConnectedRank> ControlListener::introduced(
+    const std::vector<bool>& said) {
+  auto pending = pending_.begin();
   for (const bool something : said) {
-    std::unique_ptr<Guest> guest;
+    std::unique_ptr<ConnectedRank> guest;
     try {
-      const auto message = something ? stranger->channel->poll() : std::nullopt;
+      const auto message = something ? pending->channel->poll() : std::nullopt;
       if (!message) {
-        ++stranger;
+        ++pending;
         continue;
       }
-      guest = guest_of(*stranger, *message);
+      guest = connected_rank_of(*pending, *message);
     } catch (const Error& error) {
       turn_away(error.what());
     }
-    stranger = strangers_.erase(stranger);
+    pending = pending_.erase(pending);
     if (guest != nullptr) return guest;
   }
   return {};
 }
 
-std::unique_ptr<ControlListener::Guest> ControlListener::guest_of(Stranger& stranger,
-                                                                  const Message& message) const {
+std::unique_ptr<ControlListener::ConnectedRank> ControlListener::connected_rank_of(
+    PendingConnection& pending, const Message& message) const {
   if (message.kind != MessageKind::kHello)
     throw BadMessage("an unknown process did not authenticate");
   RankHello hello;
   RecordReader reader(message.payload);
   reader.get(hello);
   reader.expect_end();
-  if (!equal_in_constant_time(hello.proof, rank_proof(address_, stranger.challenge, hello)))
+  if (!equal_in_constant_time(hello.proof, rank_proof(address_, pending.challenge, hello)))
     throw BadMessage("the process does not know this job's secret");
   if (hello.program != executable_build_id())
     throw BadMessage(concat("rank ", hello.rank,
                             " runs another build of the program: start the same one everywhere"));
-  auto guest =
-      std::make_unique<Guest>(Guest{hello.rank, hello.process, std::move(stranger.channel)});
+  auto guest = std::make_unique<ConnectedRank>(
+      ConnectedRank{hello.rank, hello.process, std::move(pending.channel)});
   guest->channel->send(MessageKind::kWelcome, 0,
-                       bytes_of(listener_proof(address_, stranger.challenge, hello)));
+                       bytes_of(listener_proof(address_, pending.challenge, hello)));
   guest->channel->name_peer(concat("rank ", hello.rank, " (process ", hello.process, ")"));
   return guest;
 }
 
 void ControlListener::turn_away_silent() {
-  while (!strangers_.empty() && Clock::now() >= strangers_.front().came + kHandshake) {
+  while (!pending_.empty() && Clock::now() >= pending_.front().came + kHandshake) {
     turn_away("an unknown process did not authenticate in time");
-    strangers_.erase(strangers_.begin());
+    pending_.erase(pending_.begin());
   }
 }
 
-// Accepts one connection, if there is one. When there are kMaxStrangers already, the oldest is
+// Accepts one connection, if there is one. When there are kMaxPending already, the oldest is
 // rejected once it has had kMinHandshake, in which a rank would have responded: many silent
 // strangers cannot keep ranks out.
 void ControlListener::take_stranger() {
   const auto now = Clock::now();
   if (now < takes_again_) return;
-  const bool full = strangers_.size() == kMaxStrangers;
-  if (full) takes_again_ = strangers_.front().came + kMinHandshake;
+  const bool full = pending_.size() == kMaxPending;
+  if (full) takes_again_ = pending_.front().came + kMinHandshake;
   if (now < takes_again_) return;
   Socket taken(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!taken.open()) {
@@ -260,15 +262,15 @@ void ControlListener::take_stranger() {
   }
   if (full) {
     turn_away("an unknown process had not authenticated when another one needed its place");
-    strangers_.erase(strangers_.begin());
+    pending_.erase(pending_.begin());
   }
   try {
     if (address_.where.starts_with("unix:") && !same_user(taken))
       throw BadMessage("the process belongs to another user");
-    Stranger stranger{channel_of(std::move(taken), "an unknown process"), random_bytes(kNonceBytes),
-                      now};
-    stranger.channel->send(MessageKind::kChallenge, 0, bytes_of(stranger.challenge));
-    strangers_.push_back(std::move(stranger));
+    PendingConnection pending{channel_of(std::move(taken), "an unknown process"),
+                              random_bytes(kNonceBytes), now};
+    pending.channel->send(MessageKind::kChallenge, 0, bytes_of(pending.challenge));
+    pending_.push_back(std::move(pending));
   } catch (const Error& error) {
     turn_away(error.what());
   }

@@ -7,8 +7,8 @@
 //   rank -> listener: its number, process, program, a random number, proof;
 //   listener -> rank: proof.
 //
-// A stranger is a connection that has not authenticated. accept() serves all of them at once, so
-// that a silent one delays no rank. There are at most kMaxStrangers. Each has kHandshake to
+// A pending is a connection that has not authenticated. accept() serves all of them at once, so
+// that a silent one delays no rank. There are at most kMaxPending. Each has kHandshake to
 // authenticate, or only kMinHandshake while another connection waits for its place.
 //
 // On one machine the socket is an abstract Unix socket (no file), and the peer must run as the same
@@ -36,10 +36,10 @@ struct ControlAddress {
 
 class ControlListener {
  public:
-  static constexpr size_t kMaxStrangers = 128;
+  static constexpr size_t kMaxPending = 128;
   static constexpr std::chrono::milliseconds kHandshake{2000}, kMinHandshake{200};
 
-  struct Guest {
+  struct ConnectedRank {
     int rank = 0;
     int process = 0;  // process id on its machine
     std::unique_ptr<ControlChannel> channel;
@@ -54,11 +54,11 @@ class ControlListener {
   // Returns the next connection that proves to be a rank of this job and runs the same build;
   // nullptr: none within `limit`. Rejects all others, and logs the first ones as warnings. One
   // thread.
-  std::unique_ptr<Guest> accept(std::chrono::milliseconds limit);
+  std::unique_ptr<ConnectedRank> accept(std::chrono::milliseconds limit);
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Stranger {
+  struct PendingConnection {
     std::unique_ptr<ControlChannel> channel;
     std::string challenge;
     Clock::time_point came;
@@ -66,16 +66,17 @@ class ControlListener {
 
   ControlListener(Socket socket, std::string where);
   std::vector<bool> wait_until(Clock::time_point end) const;
-  std::unique_ptr<Guest> introduced(const std::vector<bool>& said);
-  std::unique_ptr<Guest> guest_of(Stranger& stranger, const Message& message) const;
+  std::unique_ptr<ConnectedRank> introduced(const std::vector<bool>& said);
+  std::unique_ptr<ConnectedRank> connected_rank_of(PendingConnection& pending,
+                                                   const Message& message) const;
   void turn_away_silent();
   void take_stranger();
   void turn_away(const char* why);
 
   Socket socket_;
   ControlAddress address_;
-  std::vector<Stranger> strangers_;  // oldest first
-  Clock::time_point takes_again_{};  // no connection is accepted before this
+  std::vector<PendingConnection> pending_;  // oldest first
+  Clock::time_point takes_again_{};         // no connection is accepted before this
   int64_t turned_away_ = 0;
 };
 

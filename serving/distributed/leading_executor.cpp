@@ -12,7 +12,7 @@ StepOutput LeadingExecutor::execute(const SchedulerOutput& plan) {
   const auto begin = std::chrono::steady_clock::now();
   followers_.send(MessageKind::kPlan, plan.number, encode_plan(plan));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  report_seconds_ = elapsed.count();
+  plan_send_seconds_ = elapsed.count();
   return own_->execute(plan);
 }
 

@@ -18,12 +18,12 @@ class LeadingExecutor final : public StepExecutor {
 
   // Error(kLostRank) when another rank's channel has closed; no step can be computed after that.
   StepOutput execute(const SchedulerOutput& plan) override;
-  double report_seconds() const override { return report_seconds_; }
+  double plan_send_seconds() const override { return plan_send_seconds_; }
 
  private:
   std::unique_ptr<StepExecutor> own_;
   Followers& followers_;
-  double report_seconds_ = 0;
+  double plan_send_seconds_ = 0;
 };
 
 }  // namespace trireme

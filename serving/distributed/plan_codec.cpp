@@ -29,8 +29,8 @@ bool none_negative(const std::vector<int32_t>& ids) {
 // No stricter than the limits on requests (serving/api/generation_fields.h): a plan that ranks
 // reject fails all requests, not only the one at fault. The sampler ignores ids that the model does
 // not have, and returns no more log-probabilities than there are ids.
-void check_choice(const SamplingParams& choice, const PlanBounds& bounds) {
-  const RowSamplingParams& s = choice.sampling;
+void check_sampling_params(const SamplingParams& params, const PlanBounds& bounds) {
+  const RowSamplingParams& s = params.sampling;
   require(s.temperature >= 0 && std::isfinite(s.temperature),
           "expected a finite temperature from 0 on, got ", s.temperature);
   require(s.top_k >= 0, "expected top_k from 0 on, got ", s.top_k);
@@ -38,19 +38,19 @@ void check_choice(const SamplingParams& choice, const PlanBounds& bounds) {
   require(s.min_p >= 0 && s.min_p <= 1, "expected min_p from 0 to 1, got ", s.min_p);
   require(s.typical_p >= 0 && s.typical_p <= 1, "expected typical_p from 0 to 1, got ",
           s.typical_p);
-  require(choice.repetition_penalty > 0 && std::isfinite(choice.repetition_penalty),
-          "expected a finite repetition_penalty above 0, got ", choice.repetition_penalty);
-  require(std::isfinite(choice.frequency_penalty), "frequency_penalty is not finite");
-  require(std::isfinite(choice.presence_penalty), "presence_penalty is not finite");
-  for (const int32_t logprobs : {choice.top_logprobs, choice.prompt_logprobs})
+  require(params.repetition_penalty > 0 && std::isfinite(params.repetition_penalty),
+          "expected a finite repetition_penalty above 0, got ", params.repetition_penalty);
+  require(std::isfinite(params.frequency_penalty), "frequency_penalty is not finite");
+  require(std::isfinite(params.presence_penalty), "presence_penalty is not finite");
+  for (const int32_t logprobs : {params.top_logprobs, params.prompt_logprobs})
     require(within(logprobs, -1, std::max(bounds.ids, kMaxLogprobs)), logprobs,
             " log-probabilities per token are out of range");
-  require(choice.min_tokens >= 0, "expected min_tokens from 0 on, got ", choice.min_tokens);
-  require(none_negative(choice.stop_token_ids), "a stop token id is negative");
-  for (const auto& [id, bias] : choice.logit_bias)
+  require(params.min_tokens >= 0, "expected min_tokens from 0 on, got ", params.min_tokens);
+  require(none_negative(params.stop_token_ids), "a stop token id is negative");
+  for (const auto& [id, bias] : params.logit_bias)
     require(id >= 0 && std::isfinite(bias), "expected a finite bias of a token id, got bias ", bias,
             " for id ", id);
-  for (const std::vector<int32_t>& word : choice.bad_words)
+  for (const std::vector<int32_t>& word : params.bad_words)
     require(!word.empty() && none_negative(word), "a bad word has no ids, or a negative one");
 }
 
@@ -73,7 +73,7 @@ void check_starts(const SchedulerOutput& plan, const PlanBounds& bounds) {
             ", expected -1 to ", bounds.adapters - 1);
     require(std::ssize(start.history) <= bounds.length && ids_within(start.history, bounds.ids),
             "history too long, or with an id out of range, in slot ", start.slot);
-    check_choice(*start.choice, bounds);
+    check_sampling_params(*start.sampling_params, bounds);
   }
 }
 
@@ -86,10 +86,10 @@ void check_sequence(const SequenceStep& s, const SchedulerOutput& plan, const Pl
           " draft tokens among ", s.tokens, " tokens are out of range");
   require(s.mask == -1 || within(s.mask, 0, rows - 1 - s.draft_tokens), "mask row ", s.mask, " of ",
           rows, " is out of range with ", s.draft_tokens, " draft tokens");
-  require(within(s.asked, 0, s.tokens) && within(s.first_asked, 0, s.tokens - s.asked), s.asked,
-          " prompt log-probabilities from token ", s.first_asked, " on are not of this step");
+  require(within(s.scored, 0, s.tokens) && within(s.first_scored, 0, s.tokens - s.scored), s.scored,
+          " prompt log-probabilities from token ", s.first_scored, " on are not of this step");
   // The successor of the last token is not in the step's tokens: the plan must name it.
-  const bool needs = s.asked > 0 && s.first_asked + s.asked == s.tokens;
+  const bool needs = s.scored > 0 && s.first_scored + s.scored == s.tokens;
   require(within(s.following, needs ? 0 : -1, bounds.ids - 1),
           "expected the id of the following token, got ", s.following, " in slot ", s.slot);
 }
@@ -225,23 +225,23 @@ StepOutput decode_output(std::span<const std::byte> bytes, const SchedulerOutput
                  token.top, [&](const TokenLogprob& one) { return within(one.id, 0, ids - 1); });
     });
   };
-  std::vector<size_t> asked;
+  std::vector<size_t> scored;
   size_t samples = 0, embeds = 0, draft_tokens = 0;
   for (const SequenceStep& s : plan.sequences) {
     samples += s.samples ? 1 : 0;
     draft_tokens += static_cast<size_t>(s.draft_tokens);
     embeds += s.embeds ? 1 : 0;
-    if (s.asked > 0) asked.push_back(static_cast<size_t>(s.asked));
+    if (s.scored > 0) scored.push_back(static_cast<size_t>(s.scored));
   }
   const auto is_time = [](double seconds) { return seconds >= 0 && seconds < 1e9; };
   const bool timed =
-      outcome.choice_seconds.empty() || outcome.choice_seconds.size() == plan.sequences.size();
+      outcome.sampling_seconds.empty() || outcome.sampling_seconds.size() == plan.sequences.size();
   const bool fits =
-      outcome.number == plan.number && timed && is_time(outcome.choosing_seconds) &&
-      std::ranges::all_of(outcome.choice_seconds, is_time) && outcome.chosen.size() >= samples &&
-      outcome.chosen.size() <= samples + draft_tokens && outcome.embeddings.size() == embeds &&
-      tokens_fit(outcome.chosen) &&
-      std::ranges::equal(outcome.prompt, asked, [&](const auto& tokens, size_t count) {
+      outcome.number == plan.number && timed && is_time(outcome.total_sampling_seconds) &&
+      std::ranges::all_of(outcome.sampling_seconds, is_time) && outcome.sampled.size() >= samples &&
+      outcome.sampled.size() <= samples + draft_tokens && outcome.embeddings.size() == embeds &&
+      tokens_fit(outcome.sampled) &&
+      std::ranges::equal(outcome.prompt, scored, [&](const auto& tokens, size_t count) {
         return tokens.size() == count && tokens_fit(tokens);
       });
   if (!fits)

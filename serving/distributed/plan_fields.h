@@ -31,16 +31,16 @@ auto members(S& record) {
 
 template <RecordOf<SlotStart> S>
 auto members(S& record) {
-  auto& [slot, prompt_tokens, history, generated, draw, adapter, choice] = record;
-  return std::tie(slot, prompt_tokens, history, generated, draw, adapter, choice);
+  auto& [slot, prompt_tokens, history, generated, draw, adapter, sampling_params] = record;
+  return std::tie(slot, prompt_tokens, history, generated, draw, adapter, sampling_params);
 }
 
 template <RecordOf<SequenceStep> S>
 auto members(S& record) {
-  auto& [slot, first_token, tokens, past, samples, draft_tokens, embeds, mask, first_asked, asked,
+  auto& [slot, first_token, tokens, past, samples, draft_tokens, embeds, mask, first_scored, scored,
          following] = record;
-  return std::tie(slot, first_token, tokens, past, samples, draft_tokens, embeds, mask, first_asked,
-                  asked, following);
+  return std::tie(slot, first_token, tokens, past, samples, draft_tokens, embeds, mask,
+                  first_scored, scored, following);
 }
 
 template <RecordOf<TableStep> S>
@@ -69,8 +69,8 @@ auto members(S& record) {
 
 template <RecordOf<StepOutput> S>
 auto members(S& record) {
-  auto& [number, chosen, prompt, embeddings, choice_seconds, choosing_seconds] = record;
-  return std::tie(number, chosen, prompt, embeddings, choice_seconds, choosing_seconds);
+  auto& [number, sampled, prompt, embeddings, sampling_seconds, total_sampling_seconds] = record;
+  return std::tie(number, sampled, prompt, embeddings, sampling_seconds, total_sampling_seconds);
 }
 
 }  // namespace trireme

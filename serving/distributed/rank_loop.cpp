@@ -60,7 +60,7 @@ void Heartbeat::loop() {
   }
 }
 
-void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoop& how) {
+void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoopOptions& how) {
   leader.accept_payloads(how.bounds.max_bytes());
   PlanDecoder decoder(how.bounds);
   WeightsFollower weights(leader, how.weights);

@@ -45,7 +45,7 @@ struct RankReady {
 std::vector<std::byte> encode_ready(const RankReady& ready);
 RankReady decode_ready(std::span<const std::byte> bytes);
 
-struct RankLoop {
+struct RankLoopOptions {
   PlanBounds bounds;
   bool reports_outputs = false;     // set on one rank if the scheduler computes nothing itself
   Heartbeat* heartbeat = nullptr;   // reports the last plan computed; may be nullptr
@@ -53,6 +53,6 @@ struct RankLoop {
 };
 // Runs the leader's plans until it sends kEnd. Error(kLostRank) when the channel closes without
 // kEnd, BadMessage for an invalid plan or message. Exceptions of the executor propagate.
-void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoop& how);
+void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoopOptions& how);
 
 }  // namespace trireme

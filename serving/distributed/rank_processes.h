@@ -18,7 +18,7 @@ class RankProcesses {
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   // Process ids of those that are not known to have ended.
-  const std::vector<int>& numbers() const { return running_; }
+  const std::vector<int>& pids() const { return running_; }
   // Describes the first process found to have ended: "process 7 ended with exit code 2". Empty: all
   // are running.
   std::string ended();

@@ -77,7 +77,7 @@ StepOutput RankSupervisor::execute(const SchedulerOutput& plan) {
     const std::vector<std::byte> bytes = encode_plan(plan);
     for (const auto& channel : group->channels)
       channel->send(MessageKind::kPlan, plan.number, bytes);
-    report_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
+    plan_send_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
     return decode_output(wait_for_output(*group), plan, group->ready.bounds.ids);
   } catch (const std::exception& error) {
     // Any error: ranks that have begun a step without the others are unusable, so the group
@@ -101,7 +101,8 @@ std::vector<std::byte> RankSupervisor::wait_for_output(const Group& group) {
   changed_.wait(lock, [&] { return outcome_.has_value() || group_.get() != &group; });
   if (!outcome_) fail_lost(why_);
   const Step step = std::exchange(step_, {});
-  if (step.number != 0) deadline_.took(step.tokens, Clock::now() - step.began);  // not lost since
+  if (step.number != 0)
+    deadline_.report_step_seconds(step.tokens, Clock::now() - step.began);  // not lost since
   std::vector<std::byte> output = std::move(*outcome_);
   outcome_.reset();
   return output;
@@ -287,7 +288,7 @@ void RankSupervisor::accept_ranks(Group& group, ControlListener& listener) {
     group.task = task_;
   }
   group.channels.resize(static_cast<size_t>(config_.ranks));
-  group.numbers.resize(group.channels.size());
+  group.pids.resize(group.channels.size());
   group.computed.resize(group.channels.size());
   const auto end = Clock::now() + config_.rendezvous;
   for (int missing = config_.ranks; missing > 0 && !stopping();) {
@@ -299,14 +300,14 @@ void RankSupervisor::accept_ranks(Group& group, ControlListener& listener) {
     const auto rank = static_cast<size_t>(guest->rank);
     if (group.channels[rank] != nullptr) continue;
     group.channels[rank] = std::move(guest->channel);
-    group.numbers[rank] = guest->process;
+    group.pids[rank] = guest->process;
     send_task(*group.channels[rank], task);
     --missing;
   }
 }
 
 void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
-  RankWatch watch(group->numbers, group->on_this_machine, kLoading, Clock::now());
+  RankWatch watch(group->pids, group->on_this_machine, kLoading, Clock::now());
   bool loading = true;
   std::vector<pollfd> ready;
   for (const auto& channel : group->channels)
@@ -322,7 +323,7 @@ void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
     }
     if (loading && group->loaded == group->channels.size()) {
       loading = false;
-      watch = RankWatch(group->numbers, group->on_this_machine,
+      watch = RankWatch(group->pids, group->on_this_machine,
                         group->on_this_machine ? kServingHere : kServingElsewhere, Clock::now());
       say_ready(group);
     }

@@ -70,7 +70,7 @@ class RankSupervisor {
   // Error(kLostRank) with kRanksLost when a rank is lost during the step, or when the group has not
   // restarted since an earlier loss. Any other failure restarts the group and throws the same.
   StepOutput execute(const SchedulerOutput& plan);
-  double report_seconds() const { return report_seconds_; }  // see StepExecutor
+  double plan_send_seconds() const { return plan_send_seconds_; }  // see StepExecutor
   RankGroupCounts counts() const;
 
   // See ModelWeights. stage(): InputError with the message of the first rank that refuses,
@@ -90,7 +90,7 @@ class RankSupervisor {
   struct Group {
     std::unique_ptr<RankProcesses> processes;
     std::vector<std::unique_ptr<ControlChannel>> channels;
-    std::vector<int> numbers;        // process ids of the ranks
+    std::vector<int> pids;           // process ids of the ranks
     std::vector<uint64_t> computed;  // last step that each rank reports as computed
     bool on_this_machine = true;
     uint64_t task = 0;  // value of task_ when the task was sent to the ranks
@@ -128,9 +128,9 @@ class RankSupervisor {
   bool pause(std::chrono::milliseconds time);  // false: stopped meanwhile
 
   RankGroupConfig config_;
-  const std::string name_;     // prefix of log lines; empty if there is only one group
-  double report_seconds_ = 0;  // engine's thread only
-  std::mutex listening_;       // guards listener_, also during its call
+  const std::string name_;        // prefix of log lines; empty if there is only one group
+  double plan_send_seconds_ = 0;  // engine's thread only
+  std::mutex listening_;          // guards listener_, also during its call
   Listener listener_;
 
   mutable std::mutex mutex_;  // guards all below
@@ -156,7 +156,7 @@ class RemoteExecutor final : public StepExecutor {
  public:
   explicit RemoteExecutor(RankSupervisor& ranks) : ranks_(ranks) {}
   StepOutput execute(const SchedulerOutput& plan) override { return ranks_.execute(plan); }
-  double report_seconds() const override { return ranks_.report_seconds(); }
+  double plan_send_seconds() const override { return ranks_.plan_send_seconds(); }
 
  private:
   RankSupervisor& ranks_;

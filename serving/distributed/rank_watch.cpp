@@ -57,7 +57,7 @@ std::chrono::duration<double> StepDeadline::allowed(int64_t tokens) const {
                                                     : std::max(kTimesAverage * average, least_));
 }
 
-void StepDeadline::took(int64_t tokens, std::chrono::duration<double> time) {
+void StepDeadline::report_step_seconds(int64_t tokens, std::chrono::duration<double> time) {
   double& average = average_[kind_of(tokens)];
   average = average == 0 ? time.count() : average + kWeight * (time.count() - average);
 }

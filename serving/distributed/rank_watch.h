@@ -47,7 +47,7 @@ class StepDeadline {
   using Seconds = std::chrono::duration<double>;
   explicit StepDeadline(Seconds least = Seconds(30)) : least_(least.count()) {}
   std::chrono::duration<double> allowed(int64_t tokens) const;
-  void took(int64_t tokens, std::chrono::duration<double> time);
+  void report_step_seconds(int64_t tokens, std::chrono::duration<double> time);
 
  private:
   static size_t kind_of(int64_t tokens);

@@ -57,11 +57,11 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan
                                        static_cast<size_t>(step.tokens));
     const Slot& slot = slots_[static_cast<size_t>(step.slot)];
     parts_.push_back({ids, step.past, slot.tables, slot.name, slot.columns});
-    const auto want = [&](int32_t token, int32_t asked, int32_t draft_token = -1) {
+    const auto want = [&](int32_t token, int32_t scored, int32_t draft_token = -1) {
       wanted_.push_back(at + token);
-      rows.push_back({i, asked, draft_token, int64_t{step.past} + token + 1, {}});
+      rows.push_back({i, scored, draft_token, int64_t{step.past} + token + 1, {}});
     };
-    for (int32_t t = step.first_asked; t < step.first_asked + step.asked; ++t)
+    for (int32_t t = step.first_scored; t < step.first_scored + step.scored; ++t)
       want(t, t + 1 < step.tokens ? ids[static_cast<size_t>(t) + 1] : step.following);
     const int32_t last = step.tokens - 1 - step.draft_tokens;
     if (step.samples) want(last, -1);
@@ -81,7 +81,7 @@ void BatchBuilder::ask_sampling(const SchedulerOutput& plan, const std::vector<L
                                 const Sampler& sampler) {
   const bool all = std::ranges::all_of(rows, [&](const LogitRow& row) {
     const SequenceStep& step = plan.sequences[row.part];
-    return row.asked < 0 && step.mask < 0 && sampler.chooses_by_sampling(step.slot, nullptr);
+    return row.scored < 0 && step.mask < 0 && sampler.samples_on_device(step.slot, nullptr);
   });
   if (!all || rows.empty()) return;
   for (const LogitRow& row : rows)

@@ -12,8 +12,8 @@ namespace trireme {
 
 // Row of logits that a plan needs.
 struct LogitRow {
-  size_t part;    // index of the sequence in the plan
-  int32_t asked;  // id of the prompt token to score; -1: samples the next token
+  size_t part;     // index of the sequence in the plan
+  int32_t scored;  // id of the prompt token to score; -1: samples the next token
   // Draft token that the previous row must have sampled for this row to be valid. -1: always valid.
   int32_t draft_token;
   int64_t position;     // of the sampled or scored token

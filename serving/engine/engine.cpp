@@ -93,11 +93,11 @@ std::vector<SequenceId> Engine::add_siblings(
     const std::shared_ptr<WeightsHold>& hold) {
   std::vector<Incoming> incoming(n);
   std::vector<SequenceId> ids;
-  std::shared_ptr<const SamplingParams> of_others = request.choice;
-  if (n > 1 && request.choice->prompt_logprobs >= 0) {
-    auto choice = std::make_shared<SamplingParams>(*request.choice);
-    choice->prompt_logprobs = -1;
-    of_others = std::move(choice);
+  std::shared_ptr<const SamplingParams> of_others = request.sampling_params;
+  if (n > 1 && request.sampling_params->prompt_logprobs >= 0) {
+    auto params = std::make_shared<SamplingParams>(*request.sampling_params);
+    params->prompt_logprobs = -1;
+    of_others = std::move(params);
   }
   for (size_t i = 0; i < n; ++i) {
     SequenceRequest one = request;
@@ -105,7 +105,7 @@ std::vector<SequenceId> Engine::add_siblings(
     one.pace = pace_;
     if (i > 0) {
       one.sibling = incoming[0].sequence;
-      one.choice = of_others;
+      one.sampling_params = of_others;
     }
     incoming[i].sequence = std::make_shared<Sequence>(std::move(one));
     incoming[i].listener = listener_of(i);
@@ -273,7 +273,7 @@ void Engine::accept(Incoming& one) {
   Failure failed = failure();
   if (failed.empty() && hold != holds_.end() && hold->second) failed = weights_change();
   if (!failed.empty())
-    return one.listener({.finish = FinishReason::kError, .error = failed, .of_engine = true});
+    return one.listener({.finish = FinishReason::kError, .error = failed, .may_retry = true});
   // Sequences of a registered hold still start: the change waits for them.
   if (change_ && hold == holds_.end())
     held_.push_back(std::move(one));
@@ -393,7 +393,7 @@ void Engine::step() {
     if (!counts) failure = {concat(kNoMemory, ": ", e.what())};
     return fail_step(plan, failure, !counts);
   }
-  report.report_seconds = executor_->report_seconds();
+  report.report_seconds = executor_->plan_send_seconds();
   report.execute_seconds = seconds_since(last) - report.report_seconds;
   std::vector<Progress> all = scheduler_.done(plan, std::move(result));
   publish_counts();  // before the events: a client may read the counts right after its last one
@@ -403,12 +403,12 @@ void Engine::step() {
     report_progress(progress);
   }
   report.report_seconds += seconds_since(last);
-  scheduler_.took(std::chrono::duration<double>(last - begin).count());
+  scheduler_.report_step_seconds(std::chrono::duration<double>(last - begin).count());
   publish_counts();
   if (on_step_) on_step_(report);
 }
 
-void Engine::fail_step(const SchedulerOutput& plan, const Failure& failure, bool of_engine) {
+void Engine::fail_step(const SchedulerOutput& plan, const Failure& failure, bool may_retry) {
   for (const std::shared_ptr<Sequence>& sequence : scheduler_.failed(plan)) {
     const auto id = ids_.find(sequence.get());
     if (id == ids_.end()) continue;
@@ -419,7 +419,7 @@ void Engine::fail_step(const SchedulerOutput& plan, const Failure& failure, bool
     listener({.begun = sequence->begun,
               .finish = FinishReason::kError,
               .error = failure,
-              .of_engine = of_engine});
+              .may_retry = may_retry});
   }
   publish_counts();
 }
@@ -434,7 +434,7 @@ void Engine::report_progress(Progress& progress) {
                       .begun = progress.sequence->begun,
                       .finish = progress.finish};
   if (progress.finish == FinishReason::kError) event.error = failure_of(progress);
-  event.of_engine = progress.lacks_memory;
+  event.may_retry = progress.lacks_memory;
   event.tokens = std::move(progress.tokens);
   if (!event.tokens.empty() && event.tokens.back().id < 0) event.tokens.pop_back();
   if (!progress.finish) return at->second.listener(std::move(event));
@@ -455,7 +455,7 @@ void Engine::end_sequences(const Failure& failure) {
     one.listener({.begun = one.sequence->begun,
                   .finish = FinishReason::kError,
                   .error = failure,
-                  .of_engine = true});
+                  .may_retry = true});
 }
 
 void Engine::end_all(const Failure& failure) {
@@ -480,7 +480,7 @@ void Engine::refuse(std::vector<Incoming>& incoming, const Failure& failure) {
     if (one.work)
       one.work();
     else if (one.listener)
-      one.listener({.finish = FinishReason::kError, .error = failure, .of_engine = true});
+      one.listener({.finish = FinishReason::kError, .error = failure, .may_retry = true});
   }
 }
 

@@ -40,7 +40,7 @@ struct SequenceEvent {
   Failure error = {};  // with kError
   // With kError: the failure is not specific to the request (engine failed or stopped, weights
   // changed, out of memory), which may be retried.
-  bool of_engine = false;
+  bool may_retry = false;
   size_t replica = 0;  // index of the reporting replica (Replicas)
 };
 
@@ -170,7 +170,7 @@ class Engine {
   void step();
   void run_step();
   bool settle();
-  void fail_step(const SchedulerOutput& plan, const Failure& failure, bool of_engine);
+  void fail_step(const SchedulerOutput& plan, const Failure& failure, bool may_retry);
   void report_progress(Progress& progress);
   void end_sequences(const Failure& failure);
   void end_all(const Failure& failure);

@@ -41,13 +41,13 @@ struct Decoder {
   ModelExecutor executor;
 };
 
-std::shared_ptr<const SamplingParams> choice_of(const GenerateOptions& options) {
+std::shared_ptr<const SamplingParams> params_of(const GenerateOptions& options) {
   check_sampling_params(options.sampling);
-  auto choice = std::make_shared<SamplingParams>();
-  choice->sampling = options.sampling;
-  choice->top_logprobs = 0;
-  choice->stop_token_ids = options.stop_tokens;
-  return choice;
+  auto params = std::make_shared<SamplingParams>();
+  params->sampling = options.sampling;
+  params->top_logprobs = 0;
+  params->stop_token_ids = options.stop_tokens;
+  return params;
 }
 
 }  // namespace
@@ -74,8 +74,10 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
   if (room == 0) return out;
   Decoder decoder(model, params, ctx, limits_of(config, positions, std::ssize(prompt), options),
                   options);
-  decoder.scheduler.add(std::make_shared<Sequence>(SequenceRequest{
-      .prompt = {prompt.begin(), prompt.end()}, .choice = choice_of(options), .max_tokens = room}));
+  decoder.scheduler.add(
+      std::make_shared<Sequence>(SequenceRequest{.prompt = {prompt.begin(), prompt.end()},
+                                                 .sampling_params = params_of(options),
+                                                 .max_tokens = room}));
   while (!decoder.scheduler.idle()) {
     const SchedulerOutput plan = decoder.scheduler.next();
     std::vector<Progress> progress = decoder.scheduler.done(plan, decoder.executor.execute(plan));

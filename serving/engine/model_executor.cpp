@@ -58,7 +58,7 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
 
 StepOutput ModelExecutor::execute(const SchedulerOutput& plan) {
   plan_ = &plan;
-  choosing_seconds_ = 0;
+  total_sampling_seconds_ = 0;
   for (const SlotStart& start : plan.starts) sampler_.start(start);
   builder_.take(plan);
   write_batches(plan);
@@ -290,7 +290,7 @@ void ModelExecutor::read_tokens(int m, int64_t first, std::span<const int32_t> i
         rows[static_cast<size_t>(first + i - 1)].outcome.id != row.draft_token)
       row.outcome.id = kNotChosen;
     else
-      row.outcome = sampler_.chosen(plan_->sequences[row.part].slot,
+      row.outcome = sampler_.record(plan_->sequences[row.part].slot,
                                     {.id = ids[at], .logprob = logprobs[at]});
   }
 }
@@ -323,17 +323,17 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
       const int64_t draft_index = row.position - (step.past + step.tokens - step.draft_tokens);
       const uint32_t* mask =
           step.mask < 0 ? nullptr : plan_->masks.data() + (step.mask + draft_index) * words;
-      row.outcome = row.asked >= 0 ? sampler_.score(step.slot, row.asked, of)
-                                   : sampler_.choose(step.slot, row.position, of, mask);
+      row.outcome = row.scored >= 0 ? sampler_.score(step.slot, row.scored, of)
+                                    : sampler_.sample(step.slot, row.position, of, mask);
       row.seconds = static_cast<float>(seconds_since(row_begun));
     }
   });
-  choosing_seconds_ += seconds_since(begun);
+  total_sampling_seconds_ += seconds_since(begun);
 }
 
 int64_t ModelExecutor::logprobs_of(const LogitRow& row) const {
-  const SamplingParams& choice = sampler_.choice(plan_->sequences[row.part].slot);
-  return std::max(row.asked >= 0 ? choice.prompt_logprobs : choice.top_logprobs, 0);
+  const SamplingParams& params = sampler_.sampling_params(plan_->sequences[row.part].slot);
+  return std::max(row.scored >= 0 ? params.prompt_logprobs : params.top_logprobs, 0);
 }
 
 void ModelExecutor::share_outcomes() {
@@ -407,15 +407,15 @@ StepOutput ModelExecutor::collect(const SchedulerOutput& plan) {
   StepOutput result;
   result.number = plan.number;
   result.embeddings = std::move(embeddings_);
-  result.choice_seconds.assign(plan.sequences.size(), 0);
-  result.choosing_seconds = choosing_seconds_;
+  result.sampling_seconds.assign(plan.sequences.size(), 0);
+  result.total_sampling_seconds = total_sampling_seconds_;
   size_t asked_of = plan.sequences.size();
   for (int m = 0; m < micro_batches_; ++m)
     for (LogitRow& row : rows_[static_cast<size_t>(m)]) {
-      result.choice_seconds[row.part] += row.seconds;
-      if (row.asked < 0) {
+      result.sampling_seconds[row.part] += row.seconds;
+      if (row.scored < 0) {
         if (row.outcome.id == kNotChosen) continue;
-        result.chosen.push_back(std::move(row.outcome));
+        result.sampled.push_back(std::move(row.outcome));
         continue;
       }
       if (std::exchange(asked_of, row.part) != row.part) result.prompt.emplace_back();

@@ -88,7 +88,7 @@ class ModelExecutor final : public StepExecutor {
   std::vector<std::vector<LogitRow>> rows_;     // of each micro-batch
   std::vector<std::vector<float>> embeddings_;  // of the plan's sequences that embed
   const SchedulerOutput* plan_ = nullptr;
-  double choosing_seconds_ = 0;  // of the current step
+  double total_sampling_seconds_ = 0;  // of the current step
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena
   // Recorded passes over one token of each sequence, by token count, StepBatch::longest_context(),

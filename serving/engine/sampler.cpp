@@ -26,7 +26,7 @@ std::vector<TokenLogprob> most_probable(std::span<const float> logits, double no
 }
 
 OutputToken with_logprobs(int32_t id, std::span<const float> logits, int64_t top) {
-  const double normalizer = log_normalizer(logits);
+  const double normalizer = log_sum_exp(logits);
   OutputToken token{.id = id,
                     .logprob = static_cast<double>(logits[static_cast<size_t>(id)]) - normalizer};
   if (top > 0) token.top = most_probable(logits, normalizer, top);
@@ -82,23 +82,23 @@ Sampler::Sampler(int64_t slots, int64_t choices)
 
 void Sampler::start(const SlotStart& start) {
   Slot& slot = slots_.at(static_cast<size_t>(start.slot));
-  slot.choice = start.choice;
+  slot.sampling_params = start.sampling_params;
   slot.generated = start.generated;
-  slot.seed = seed_of_draw(start.choice->sampling.seed, start.draw);
+  slot.seed = seed_of_draw(start.sampling_params->sampling.seed, start.draw);
   slot.text = start.history;
   slot.counts.clear();
   for (size_t i = 0; i < slot.text.size(); ++i)
     slot.counts.add(slot.text[i], std::cmp_less(i, start.prompt_tokens) ? 0 : 1);
 }
 
-const SamplingParams& Sampler::choice(int32_t slot) const {
-  return *slots_.at(static_cast<size_t>(slot)).choice;
+const SamplingParams& Sampler::sampling_params(int32_t slot) const {
+  return *slots_.at(static_cast<size_t>(slot)).sampling_params;
 }
 
-OutputToken Sampler::choose(int32_t number, int64_t position, std::span<const float> logits,
+OutputToken Sampler::sample(int32_t number, int64_t position, std::span<const float> logits,
                             const uint32_t* mask) {
   Slot& slot = slots_.at(static_cast<size_t>(number));
-  const SamplingParams& choice = *slot.choice;
+  const SamplingParams& params = *slot.sampling_params;
   logits = logits.first(static_cast<size_t>(choices_));
   std::span<const float> used = logits;
   if (changes_logits(slot, mask)) {
@@ -115,29 +115,29 @@ OutputToken Sampler::choose(int32_t number, int64_t position, std::span<const fl
     return token;
   }
   // The log-probability is the model's own, not that of the modified logits.
-  if (choice.top_logprobs > 0 || (choice.top_logprobs == 0 && used.data() != logits.data()))
-    token = with_logprobs(sampled.id, logits, choice.top_logprobs);
+  if (params.top_logprobs > 0 || (params.top_logprobs == 0 && used.data() != logits.data()))
+    token = with_logprobs(sampled.id, logits, params.top_logprobs);
   ++slot.generated;
-  if (!choice.needs_history()) return token;
+  if (!params.needs_history()) return token;
   slot.text.push_back(token.id);
   slot.counts.add(token.id, 1);
   return token;
 }
 
-bool Sampler::chooses_by_sampling(int32_t number, const uint32_t* mask) const {
+bool Sampler::samples_on_device(int32_t number, const uint32_t* mask) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
-  return !changes_logits(slot, mask) && slot.choice->top_logprobs <= 0 &&
-         slot.choice->sampling.typical_p >= 1;
+  return !changes_logits(slot, mask) && slot.sampling_params->top_logprobs <= 0 &&
+         slot.sampling_params->sampling.typical_p >= 1;
 }
 
 RowSamplingParams Sampler::sampling(int32_t number) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
-  RowSamplingParams sampling = slot.choice->sampling;
+  RowSamplingParams sampling = slot.sampling_params->sampling;
   sampling.seed = slot.seed;
   return sampling;
 }
 
-OutputToken Sampler::chosen(int32_t number, const SampledToken& token) {
+OutputToken Sampler::record(int32_t number, const SampledToken& token) {
   if (token.id >= 0) ++slots_.at(static_cast<size_t>(number)).generated;
   return {.id = token.id, .logprob = token.logprob};
 }
@@ -145,7 +145,7 @@ OutputToken Sampler::chosen(int32_t number, const SampledToken& token) {
 OutputToken Sampler::score(int32_t number, int32_t id, std::span<const float> logits) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
   logits = logits.first(static_cast<size_t>(choices_));
-  OutputToken token = with_logprobs(id, logits, slot.choice->prompt_logprobs);
+  OutputToken token = with_logprobs(id, logits, slot.sampling_params->prompt_logprobs);
   const float own = logits[static_cast<size_t>(id)];
   token.rank = 1 + std::ranges::count_if(logits, [own](float l) { return l > own; });
   // Ties rank by id.
@@ -154,23 +154,23 @@ OutputToken Sampler::score(int32_t number, int32_t id, std::span<const float> lo
 }
 
 bool Sampler::changes_logits(const Slot& slot, const uint32_t* mask) const {
-  const SamplingParams& choice = *slot.choice;
-  return mask != nullptr || slot.generated < choice.min_tokens || choice.needs_history() ||
-         !choice.logit_bias.empty();
+  const SamplingParams& params = *slot.sampling_params;
+  return mask != nullptr || slot.generated < params.min_tokens || params.needs_history() ||
+         !params.logit_bias.empty();
 }
 
 void Sampler::change_logits(Slot& slot, const uint32_t* mask) const {
-  const SamplingParams& choice = *slot.choice;
+  const SamplingParams& params = *slot.sampling_params;
   const std::span<float> logits(slot.logits);
   const auto at = [&](int32_t id) -> float& { return logits[static_cast<size_t>(id)]; };
   if (mask != nullptr) apply_mask(mask, logits);
-  if (slot.generated < choice.min_tokens)
-    for (const int32_t id : choice.stop_token_ids)
+  if (slot.generated < params.min_tokens)
+    for (const int32_t id : params.stop_token_ids)
       if (id < choices_) at(id) = kForbidden;
-  forbid_words(choice.bad_words, slot.text, logits);
-  for (const auto& [id, bias] : choice.logit_bias)
+  forbid_words(params.bad_words, slot.text, logits);
+  for (const auto& [id, bias] : params.logit_bias)
     if (id < choices_) at(id) += static_cast<float>(bias);
-  const auto repetition = static_cast<float>(choice.repetition_penalty);
+  const auto repetition = static_cast<float>(params.repetition_penalty);
   const std::array<float, 2> divisors = {1, repetition}, factors = {repetition, 1};
   for (const auto& [id, count] : slot.counts.all()) {
     if (id >= choices_) continue;
@@ -178,7 +178,7 @@ void Sampler::change_logits(Slot& slot, const uint32_t* mask) const {
     // Tables instead of a branch on the logit's sign, which would be unpredictable.
     l = l / divisors[l > 0 ? 1 : 0] * factors[l > 0 ? 1 : 0];
     if (count > 0)
-      l -= static_cast<float>(choice.frequency_penalty * count + choice.presence_penalty);
+      l -= static_cast<float>(params.frequency_penalty * count + params.presence_penalty);
   }
 }
 

@@ -35,33 +35,33 @@ class Sampler {
 
   // Starts a sequence in a slot, in place of the slot's previous one.
   void start(const SlotStart& start);
-  const SamplingParams& choice(int32_t slot) const;
+  const SamplingParams& sampling_params(int32_t slot) const;
   int64_t choices() const { return choices_; }
 
   // Samples the token at `position` of the slot's sequence from its logits (V), and records it.
   // mask: bits of the allowed ids; nullptr: all. Returns the id kNotFinite if a logit is not
   // finite, kNothingLeft if every token is forbidden. Several threads may use different slots at
   // the same time.
-  OutputToken choose(int32_t slot, int64_t position, std::span<const float> logits,
+  OutputToken sample(int32_t slot, int64_t position, std::span<const float> logits,
                      const uint32_t* mask);
-  // True if sample_rows(), on the device that has the logits, can replace choose(): the logits stay
+  // True if sample_rows(), on the device that has the logits, can replace sample(): the logits stay
   // unmodified, no top log-probabilities are reported, and typical_p, which sample_rows() lacks, is
   // 1.
-  bool chooses_by_sampling(int32_t slot, const uint32_t* mask) const;
+  bool samples_on_device(int32_t slot, const uint32_t* mask) const;
   // Parameters for sample_rows() of such a slot, with the seed of its sequence.
   RowSamplingParams sampling(int32_t slot) const;
-  // Replaces choose() for such a slot: records a token that sample_rows() has sampled.
-  OutputToken chosen(int32_t slot, const SampledToken& token);
+  // Replaces sample() for such a slot: records a token that sample_rows() has sampled.
+  OutputToken record(int32_t slot, const SampledToken& token);
   // Scores a prompt token: returns its log-probability, its rank and the most probable tokens
   // (SamplingParams::prompt_logprobs). logits (V).
   OutputToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
 
  private:
   struct Slot {
-    std::shared_ptr<const SamplingParams> choice;
+    std::shared_ptr<const SamplingParams> sampling_params;
     int64_t generated = 0;
     uint64_t seed = 0;
-    std::vector<int32_t> text;  // prompt and completion, if the choice needs it
+    std::vector<int32_t> text;  // prompt and completion, if the parameters need it
     TokenCounts counts;         // occurrences in the completion; 0 for ids of the prompt only
     std::vector<float> logits;  // modified copy
   };

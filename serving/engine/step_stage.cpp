@@ -171,7 +171,7 @@ void StepStage::read_pending() {
   reader_(now.micro_batch, now.first, std::span(narrow_).first(count));
 }
 
-Activation StepStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
+Activation StepStage::allocate_message(int /*chunk*/, int micro_batch, bool /*gradient*/) {
   const Shape shape{batch(micro_batch).tokens().count, model_.config().hidden_size};
   return ctx_.allocate("pipeline.hidden", params_.dtype(), shape);
 }

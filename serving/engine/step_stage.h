@@ -53,7 +53,7 @@ class StepStage final : public PipelineStage {
   // On a GPU, queues work on the main stream without waiting, unless logits of an earlier
   // micro-batch or of earlier rows must be read first.
   Activation forward(int chunk, int micro_batch, Activation x) override;
-  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
+  Activation allocate_message(int chunk, int micro_batch, bool gradient) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;
   void backward_weight(int chunk, int micro_batch) override;
 

@@ -44,9 +44,9 @@ std::vector<std::string> without_keys(const std::vector<std::string>& command) {
 RankTask task_of(const LoadedModel& loaded, const std::string& tokenizer,
                  const ServedModelOptions& options) {
   RankTask task{.model = loaded.checkpoint(), .tokenizer = tokenizer, .adapters = {}};
-  if (options.room.slots == 0) return task;
+  if (options.adapter_slots.count == 0) return task;
   task.adapters = options.modules;
-  task.adapters.resize(static_cast<size_t>(options.room.slots));
+  task.adapters.resize(static_cast<size_t>(options.adapter_slots.count));
   return task;
 }
 

@@ -268,7 +268,7 @@ ModelWeights::Checkpoint RankModel::stage(const std::string& path) {
   const int64_t free = free_host_memory();
   next_ = loaded_->open_next(path);
   stage_everywhere({.path = next_->checkpoint()}, [&] {
-    check_room_beside(weight_bytes_, free);
+    check_memory_for_reload(weight_bytes_, free);
     Ctx ctx(1, "staged weights");
     next_->load(ctx, groups_->layout, limits_.length);
   });
@@ -282,8 +282,8 @@ void RankModel::stage_adapter(int32_t slot, const std::string& path) {
 
 void RankModel::use(size_t) {
   if (followers_ != nullptr) followers_->use();
-  if (next_ != nullptr) loaded_->take_weights(*ctx_, *next_);
-  if (adapter_ != nullptr) loaded_->take_adapter(*ctx_, *adapter_);
+  if (next_ != nullptr) loaded_->replace_weights(*ctx_, *next_);
+  if (adapter_ != nullptr) loaded_->install_adapter(*ctx_, *adapter_);
   if (followers_ != nullptr) followers_->used();
 }
 

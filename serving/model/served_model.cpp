@@ -15,9 +15,9 @@ std::unique_ptr<Drafter> ServedModel::make_drafter() { return nullptr; }
 void ServedModel::open(const ServedModelOptions& options, World& world) {
   loaded_ =
       std::make_unique<LoadedModel>(options.model, world.world(), options.dtype, options.adapter,
-                                    options.quantization, options.modules, options.room);
+                                    options.quantization, options.modules, options.adapter_slots);
   if (options.allow_non_finite) loaded_->allow_non_finite();
-  limits_.adapters = !options.modules.empty() || options.room.slots > 0;
+  limits_.adapters = !options.modules.empty() || options.adapter_slots.count > 0;
   const ModelConfig& model = loaded_->config();
   agreed(world.world(), [&] {
     spec_ = loaded_->tokenizer_spec(options.tokenizer);

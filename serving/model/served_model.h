@@ -25,7 +25,7 @@ class Replicas;
 struct ServedModelOptions {
   std::string model, adapter, tokenizer, device = "auto";
   std::vector<std::string> modules;  // directories of the adapters that requests can select
-  AdapterRoom room;                  // for adapters loaded at run time
+  AdapterSlots adapter_slots;        // for adapters loaded at run time
   std::optional<DType> dtype;
   std::optional<BlockFormat> quantization;
   std::optional<KvType> kv_type;   // StepLimits::kv_type

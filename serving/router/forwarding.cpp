@@ -78,7 +78,7 @@ Headers forwarded_headers(const Headers& headers) {
   return out;
 }
 
-bool climbs(std::string_view path) {
+bool has_dot_segments(std::string_view path) {
   std::string plain = lower(std::string(path));
   for (const auto& [spelled, meant] :
        {std::pair{"%2e", "."}, {"%2f", "/"}, {"%5c", "/"}, {"\\", "/"}})

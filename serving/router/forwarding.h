@@ -29,7 +29,7 @@ std::string take_whole_events(std::string& pending, size_t seen);
 
 // True if the path has a segment "." or "..", also percent-encoded or with backslashes: a server
 // might resolve it to a path that the router does not forward.
-bool climbs(std::string_view path);
+bool has_dot_segments(std::string_view path);
 
 // Prompt text and scope for prefix_blocks(). The scope is derived from model, salt and API key.
 // The text is empty if the body has neither a prompt nor messages.

@@ -186,7 +186,7 @@ void Router::Impl::check_open() const {
 }
 
 HandlerResult Router::Impl::relay(HttpRequest& request) {
-  if (climbs(request.head.path))
+  if (has_dot_segments(request.head.path))
     throw ApiError(400, "the request's path has a segment . or ..", "", "bad_request");
   std::vector<uint64_t> blocks;
   if (request.head.method == "POST") {

@@ -10,9 +10,9 @@ namespace {
 
 // Drafts need no log-probabilities.
 std::shared_ptr<const SamplingParams> without_logprobs(
-    const std::shared_ptr<const SamplingParams>& choice) {
-  if (choice->top_logprobs < 0 && choice->prompt_logprobs < 0) return choice;
-  auto plain = std::make_shared<SamplingParams>(*choice);
+    const std::shared_ptr<const SamplingParams>& params) {
+  if (params->top_logprobs < 0 && params->prompt_logprobs < 0) return params;
+  auto plain = std::make_shared<SamplingParams>(*params);
   plain->top_logprobs = plain->prompt_logprobs = -1;
   return plain;
 }
@@ -46,7 +46,7 @@ ModelDrafter::Draft* ModelDrafter::draft_of(const Sequence& s) {
     Draft& draft = drafts_[&s];
     draft.slot = free_slots_.back();
     free_slots_.pop_back();
-    draft.choice = without_logprobs(s.choice);
+    draft.sampling_params = without_logprobs(s.sampling_params);
     return &draft;
   }
   Draft& draft = found->second;
@@ -93,7 +93,7 @@ std::vector<ModelDrafter::Line> ModelDrafter::lines_of(std::span<const DraftRequ
 
 // Penalties need the sequence's tokens again: the executor's history ends with the last draft.
 void ModelDrafter::start(SchedulerOutput& plan, Draft& draft, const Sequence& s) const {
-  const bool needs_history = draft.choice->needs_history();
+  const bool needs_history = draft.sampling_params->needs_history();
   if (draft.started && !needs_history) return;
   draft.started = true;
   draft.known_blocks = 0;
@@ -102,7 +102,7 @@ void ModelDrafter::start(SchedulerOutput& plan, Draft& draft, const Sequence& s)
   entry.prompt_tokens = s.prompt_tokens;
   entry.generated = s.generated();
   entry.draw = s.draw;
-  entry.choice = draft.choice;
+  entry.sampling_params = draft.sampling_params;
   if (needs_history) entry.history = s.tokens;
 }
 
@@ -130,17 +130,17 @@ void ModelDrafter::run(SchedulerOutput& plan, std::vector<Line>& lines,
                        std::vector<std::vector<int32_t>>& drafts) {
   plan.number = ++plans_;
   const StepOutput result = executor_->execute(plan);
-  TRIREME_CHECK(result.chosen.size() == lines.size(), result.chosen.size(),
+  TRIREME_CHECK(result.sampled.size() == lines.size(), result.sampled.size(),
                 " sampled tokens, expected one for each of ", lines.size(), " drafts");
   size_t n = 0;
   std::erase_if(lines, [&](const Line& line) {
-    const int32_t id = result.chosen[n++].id;
+    const int32_t id = result.sampled[n++].id;
     if (id < 0) return true;  // logits not finite: ends this draft only
     std::vector<int32_t>& of = drafts[line.request];
     of.push_back(id);
     return std::ssize(of) >= line.count ||
-           std::ranges::find(line.draft->choice->stop_token_ids, id) !=
-               line.draft->choice->stop_token_ids.end();
+           std::ranges::find(line.draft->sampling_params->stop_token_ids, id) !=
+               line.draft->sampling_params->stop_token_ids.end();
   });
 }
 

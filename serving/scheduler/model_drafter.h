@@ -44,7 +44,7 @@ class ModelDrafter final : public Drafter {
  private:
   struct Draft {
     int32_t slot = -1;
-    std::shared_ptr<const SamplingParams> choice;
+    std::shared_ptr<const SamplingParams> sampling_params;
     std::vector<int32_t> blocks;
     int64_t known_blocks = 0;      // blocks that the executor knows
     int64_t computed = 0;          // tokens with keys in the cache: the sequence's, then `drafted`

@@ -15,17 +15,17 @@ void smooth(double& value, double next) {
 
 }  // namespace
 
-void SamplingTurns::measured(const ChoiceTiming& timing) {
-  if (timing.choosing <= 0 || timing.choices <= 0) return;
-  smooth(threads_, std::max(timing.choices / timing.choosing, 1.0));
+void SamplingTurns::measured(const SamplingTiming& timing) {
+  if (timing.sampling <= 0 || timing.sequence_sum <= 0) return;
+  smooth(threads_, std::max(timing.sequence_sum / timing.sampling, 1.0));
   if (!timing.decodes || timing.sequences <= 0) return;
   const auto i = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(timing.sequences)) - 1);
   Level& level = levels_[std::min(i, levels_.size() - 1)];
   smooth(level.sequences, static_cast<double>(timing.sequences));
-  smooth(level.seconds, std::max(timing.step - timing.choosing, 1e-9));
+  smooth(level.seconds, std::max(timing.step - timing.sampling, 1e-9));
 }
 
-void SamplingTurns::measured_choice(const Sequence& s, double seconds) {
+void SamplingTurns::measured_token(const Sequence& s, double seconds) {
   smooth(recent_[s.tenant], seconds);
 }
 
@@ -47,10 +47,10 @@ double SamplingTurns::plain_of(int64_t sequences) {
   return highest->seconds + row_ * (n - highest->sequences) + n * least_ / threads_;
 }
 
-double SamplingTurns::choice_of(const Sequence& s) const {
-  if (s.choice_seconds >= 0) return s.choice_seconds;
-  const auto alike = of_choice_.find(s.choice.get());
-  if (alike != of_choice_.end()) return alike->second;
+double SamplingTurns::sampling_seconds_of(const Sequence& s) const {
+  if (s.sampling_seconds >= 0) return s.sampling_seconds;
+  const auto alike = of_params_.find(s.sampling_params.get());
+  if (alike != of_params_.end()) return alike->second;
   const auto recent = recent_.find(s.tenant);
   return recent == recent_.end() ? least_ : std::max(recent->second, least_);
 }
@@ -58,23 +58,23 @@ double SamplingTurns::choice_of(const Sequence& s) const {
 void SamplingTurns::begin(std::span<Sequence* const> decoding) {
   waiting_.clear();
   rooms_.clear();
-  of_choice_.clear();
+  of_params_.clear();
   ++step_;
   std::map<std::string, Members> tenants;
   least_ = std::numeric_limits<double>::infinity();
   for (Sequence* s : decoding) {
     tenants[s->tenant].push_back(s);
     if (s->turn == 0) s->turn = step_;
-    if (s->choice_seconds < 0) continue;
-    of_choice_.insert_or_assign(s->choice.get(), s->choice_seconds);
-    least_ = std::min(least_, s->choice_seconds);
+    if (s->sampling_seconds < 0) continue;
+    of_params_.insert_or_assign(s->sampling_params.get(), s->sampling_seconds);
+    least_ = std::min(least_, s->sampling_seconds);
   }
-  const double plain = of_choice_.empty() ? 0 : plain_of(std::ssize(decoding));
+  const double plain = of_params_.empty() ? 0 : plain_of(std::ssize(decoding));
   bounded_ = plain > 0;
   if (!bounded_) return;
   std::map<std::string, double> extra;  // seconds beyond plain sampling
   for (const auto& [name, members] : tenants)
-    for (const Sequence* s : members) extra[name] += (choice_of(*s) - least_) / threads_;
+    for (const Sequence* s : members) extra[name] += (sampling_seconds_of(*s) - least_) / threads_;
   const auto costly = std::ranges::count_if(extra, [](const auto& of) { return of.second > 0; });
   room_ = kShare * plain / static_cast<double>(std::max<int64_t>(costly, 1));
   for (auto& [name, members] : tenants) {
@@ -106,7 +106,7 @@ bool SamplingTurns::is_free(const Sequence& s) const {
 bool SamplingTurns::take(const Sequence& s) {
   if (is_free(s)) return true;
   Room& room = rooms_.try_emplace(s.tenant, Room{room_}).first->second;
-  const double extra = (choice_of(s) - least_) / threads_;
+  const double extra = (sampling_seconds_of(s) - least_) / threads_;
   room.refused = room.refused || (room.started && extra > room.left);
   if (room.refused) return false;
   room.started = true;

@@ -34,12 +34,12 @@
 namespace trireme {
 
 // Sampling times of one step, in seconds.
-struct ChoiceTiming {
+struct SamplingTiming {
   double step = 0;      // whole step
-  double choosing = 0;  // of that, spent on sampling
+  double sampling = 0;  // of that, spent on sampling
   int64_t sequences = 0;
-  double choices = 0;    // sum of the sampling times of all sequences
-  bool decodes = false;  // no prompt was computed
+  double sequence_sum = 0;  // sum of the sampling times of all sequences
+  bool decodes = false;     // no prompt was computed
 };
 
 class SamplingTurns {
@@ -47,9 +47,9 @@ class SamplingTurns {
   static constexpr double kShare = 0.3;
   static constexpr int64_t kMinPromptRows = 8;
 
-  void measured(const ChoiceTiming& timing);
+  void measured(const SamplingTiming& timing);
   // Records the sampling time of one token.
-  void measured_choice(const Sequence& sequence, double seconds);
+  void measured_token(const Sequence& sequence, double seconds);
   // Begins a step and selects the sequences that wait. decoding: all that could get a token in it.
   void begin(std::span<Sequence* const> decoding);
   // True for a decoding sequence that is left out of this step.
@@ -68,22 +68,22 @@ class SamplingTurns {
   struct Level {
     double sequences = 0, seconds = 0;  // without sampling; 0: not measured yet
   };
-  double choice_of(const Sequence& sequence) const;
+  double sampling_seconds_of(const Sequence& sequence) const;
   double seconds_of(const Sequence& sequence) const {
-    return row_ + choice_of(sequence) / threads_;
+    return row_ + sampling_seconds_of(sequence) / threads_;
   }
   double plain_of(int64_t sequences);
   void choose(Members& members, double room);
   bool is_free(const Sequence& sequence) const;
 
   std::array<Level, 24> levels_ = {};
-  double threads_ = 1;  // choices / choosing, smoothed
+  double threads_ = 1;  // sequence_sum / sampling, smoothed
   // Current step.
   bool bounded_ = false;
   double least_ = 0;  // seconds to sample the cheapest token
   double row_ = 0;    // seconds of model time per additional sequence
   double room_ = 0;   // seconds that one tenant's costly sampling may add
-  std::unordered_map<const SamplingParams*, double> of_choice_;
+  std::unordered_map<const SamplingParams*, double> of_params_;
   std::unordered_set<const Sequence*> waiting_;
   struct Room {
     double left = 0;                        // seconds

@@ -9,16 +9,16 @@
 namespace trireme {
 namespace {
 
-// Number of tokens, from result.chosen[first], that belong to one sequence: accepted drafts + 1.
+// Number of tokens, from result.sampled[first], that belong to one sequence: accepted drafts + 1.
 size_t chosen_of(const SchedulerOutput& plan, const SequenceStep& step, const StepOutput& result,
                  size_t first) {
   const size_t first_draft =
       static_cast<size_t>(step.first_token + step.tokens - step.draft_tokens);
   size_t count = 1;
   while (std::cmp_less(count, step.draft_tokens + 1) &&
-         result.chosen.at(first + count - 1).id == plan.tokens[first_draft + count - 1])
+         result.sampled.at(first + count - 1).id == plan.tokens[first_draft + count - 1])
     ++count;
-  TRIREME_CHECK(first + count <= result.chosen.size(), result.chosen.size(),
+  TRIREME_CHECK(first + count <= result.sampled.size(), result.sampled.size(),
                 " sampled tokens, expected more for this plan");
   return count;
 }
@@ -31,7 +31,7 @@ std::optional<DecodeTiming> decoding_of(const SchedulerOutput& plan, const StepO
     out.draft_tokens += step.draft_tokens;
   }
   out.sequences = std::ssize(plan.sequences);
-  out.tokens = std::ssize(result.chosen);
+  out.tokens = std::ssize(result.sampled);
   return out;
 }
 
@@ -48,9 +48,10 @@ Scheduler::Scheduler(const BatchingConfig& config, KvBlockPool& pool,
   TRIREME_CHECK(config.max_sequences > 0 && config.max_step_tokens >= config.max_sequences,
                 "max_sequences is ", config.max_sequences, " and max_step_tokens ",
                 config.max_step_tokens, ", expected max_step_tokens >= max_sequences >= 1");
-  TRIREME_CHECK(config.max_model_len > 1 && blocks_.most() <= pool.blocks(), "max_model_len is ",
-                config.max_model_len, ", expected at least 2 and at most what fits into ",
-                pool.blocks(), " blocks of ", pool.block_tokens());
+  TRIREME_CHECK(config.max_model_len > 1 && blocks_.max_blocks() <= pool.blocks(),
+                "max_model_len is ", config.max_model_len,
+                ", expected at least 2 and at most what fits into ", pool.blocks(), " blocks of ",
+                pool.block_tokens());
   for (int64_t slot = config.max_sequences; slot-- > 0;)
     free_slots_.push_back(static_cast<int32_t>(slot));
 }
@@ -194,7 +195,7 @@ void Scheduler::plan_prompts(SchedulerOutput& plan, int64_t& budget) {
 // Number of prompt tokens to compute in this step: fewer with prompt log-probabilities, which are
 // slow.
 int64_t Scheduler::prompt_part(const Sequence& s, int64_t tokens) {
-  if (s.choice->prompt_logprobs < 0) return tokens;
+  if (s.sampling_params->prompt_logprobs < 0) return tokens;
   return turns_.take_prompt_rows(s, tokens);
 }
 
@@ -260,8 +261,8 @@ bool Scheduler::may_start(Sequence& s) {
   s.prefix = pool_.root(concat(s.adapter, ":", s.salt));
   if (config_.prefix_caching) {
     // The cache holds neither the logits after the last token nor prompt log-probabilities.
-    const bool asks = s.choice->prompt_logprobs >= 0 && s.asked + 1 < s.prompt_tokens;
-    blocks_.find_prefix(s, asks ? s.asked : s.length() - 1);
+    const bool asks = s.sampling_params->prompt_logprobs >= 0 && s.scored + 1 < s.prompt_tokens;
+    blocks_.find_prefix(s, asks ? s.scored : s.length() - 1);
   }
   // One block for each running sequence and group.
   const int64_t room = std::ssize(running_) * blocks_.groups();
@@ -294,8 +295,8 @@ void Scheduler::start(SchedulerOutput& plan, const std::shared_ptr<Sequence>& se
   entry.generated = s.generated();
   entry.draw = s.draw;
   entry.adapter = s.adapter;
-  entry.choice = s.choice;
-  if (s.choice->needs_history()) entry.history = s.tokens;
+  entry.sampling_params = s.sampling_params;
+  if (s.sampling_params->needs_history()) entry.history = s.tokens;
 }
 
 void Scheduler::preempt(Sequence& s) {
@@ -338,15 +339,15 @@ void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& s
 }
 
 void Scheduler::ask(SequenceStep& step, Sequence& s) const {
-  if (s.choice->prompt_logprobs < 0) return;
-  const int64_t begin = std::max<int64_t>(step.past, s.asked);
+  if (s.sampling_params->prompt_logprobs < 0) return;
+  const int64_t begin = std::max<int64_t>(step.past, s.scored);
   const int64_t end =
       std::min<int64_t>(step.past + step.tokens - step.draft_tokens, s.prompt_tokens - 1);
   if (begin >= end) return;
-  step.first_asked = static_cast<int32_t>(begin - step.past);
-  step.asked = static_cast<int32_t>(end - begin);
+  step.first_scored = static_cast<int32_t>(begin - step.past);
+  step.scored = static_cast<int32_t>(end - begin);
   step.following = s.tokens[static_cast<size_t>(end)];
-  s.asked = end;
+  s.scored = end;
 }
 
 Scheduler::UnderWay Scheduler::take_under_way(uint64_t number) {
@@ -382,15 +383,15 @@ std::vector<Progress> Scheduler::done(const SchedulerOutput& plan, StepOutput re
     const SequenceStep& part = plan.sequences[i];
     const auto& [sequence, starts] = step.members[i];
     Progress progress{.sequence = sequence};
-    if (part.asked > 0) progress.prompt = std::move(result.prompt.at(prompts++));
+    if (part.scored > 0) progress.prompt = std::move(result.prompt.at(prompts++));
     const size_t first = chosen;
     if (part.samples) chosen += chosen_of(plan, part, result, chosen);
     if (part.embeds) progress.embedding = std::move(result.embeddings.at(embedded++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
-    advance(progress, part, starts, std::span(result.chosen).subspan(first, chosen - first));
+    advance(progress, part, starts, std::span(result.sampled).subspan(first, chosen - first));
     if (!progress.finish && sequence->unsettled)
       held_.push_back(std::move(progress));
-    else if (progress.says_something())
+    else if (progress.has_results())
       out.push_back(std::move(progress));
   }
   return out;
@@ -399,20 +400,20 @@ std::vector<Progress> Scheduler::done(const SchedulerOutput& plan, StepOutput re
 // Records the sampling times of each sequence and of the step.
 void Scheduler::note_seconds(const SchedulerOutput& plan, const UnderWay& step,
                              const StepOutput& result) {
-  choices_ = {.choosing = result.choosing_seconds,
-              .sequences = std::ssize(plan.sequences),
-              .decodes = true};
+  sampling_timing_ = {.sampling = result.total_sampling_seconds,
+                      .sequences = std::ssize(plan.sequences),
+                      .decodes = true};
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const SequenceStep& part = plan.sequences[i];
-    if (part.tokens != part.draft_tokens + 1) choices_.decodes = false;
-    if (result.choice_seconds.empty()) continue;
-    const double seconds = static_cast<double>(result.choice_seconds[i]);
-    choices_.choices += seconds;
+    if (part.tokens != part.draft_tokens + 1) sampling_timing_.decodes = false;
+    if (result.sampling_seconds.empty()) continue;
+    const double seconds = static_cast<double>(result.sampling_seconds[i]);
+    sampling_timing_.sequence_sum += seconds;
     Sequence& s = *step.members[i].sequence;
-    if (part.asked > 0) s.score_seconds = seconds / static_cast<double>(part.asked);
-    if (part.asked > 0 || !part.samples) continue;
-    s.choice_seconds = seconds / static_cast<double>(part.draft_tokens + 1);
-    turns_.measured_choice(s, s.choice_seconds);
+    if (part.scored > 0) s.score_seconds = seconds / static_cast<double>(part.scored);
+    if (part.scored > 0 || !part.samples) continue;
+    s.sampling_seconds = seconds / static_cast<double>(part.draft_tokens + 1);
+    turns_.measured_token(s, s.sampling_seconds);
   }
 }
 
@@ -433,10 +434,10 @@ void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t s
   }
 }
 
-void Scheduler::took(double seconds) {
-  choices_.step = seconds;
-  turns_.measured(choices_);
-  choices_ = {};
+void Scheduler::report_step_seconds(double seconds) {
+  sampling_timing_.step = seconds;
+  turns_.measured(sampling_timing_);
+  sampling_timing_ = {};
   if (!decoded_ || config_.speculation.tokens == 0) return;
   decoded_->seconds = seconds;
   switch_.measured(*decoded_);
@@ -493,7 +494,7 @@ void Scheduler::conclude(Progress& progress) {
   if (state == RuleReader::State::kOpen) return;
   progress.lacks_memory = state == RuleReader::State::kRefused;
   const bool whole = !progress.lacks_memory && s.reader->is_whole();
-  progress.nothing_left = whole && s.generated() < s.choice->min_tokens;
+  progress.nothing_left = whole && s.generated() < s.sampling_params->min_tokens;
   progress.finish = progress.lacks_memory || progress.nothing_left ? FinishReason::kError
                     : whole                                        ? FinishReason::kWhole
                                                                    : FinishReason::kLength;
@@ -501,9 +502,9 @@ void Scheduler::conclude(Progress& progress) {
 }
 
 std::optional<FinishReason> Scheduler::finish_of(const Sequence& s) const {
-  if (s.generated() >= s.choice->min_tokens &&
-      std::ranges::find(s.choice->stop_token_ids, s.tokens.back()) !=
-          s.choice->stop_token_ids.end())
+  if (s.generated() >= s.sampling_params->min_tokens &&
+      std::ranges::find(s.sampling_params->stop_token_ids, s.tokens.back()) !=
+          s.sampling_params->stop_token_ids.end())
     return FinishReason::kStop;
   if (s.generated() >= s.max_tokens || s.length() >= config_.max_model_len)
     return FinishReason::kLength;

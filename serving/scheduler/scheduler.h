@@ -74,7 +74,7 @@ struct Progress {
   // Causes of kError that no token id reports. nothing_left: the rule allows no further token
   // before min_tokens. lacks_memory: out of memory for the rule's masks.
   bool nothing_left = false, lacks_memory = false;
-  bool says_something() const { return !tokens.empty() || finish || !prompt.empty(); }
+  bool has_results() const { return !tokens.empty() || finish || !prompt.empty(); }
 };
 
 class Scheduler {
@@ -104,7 +104,7 @@ class Scheduler {
   std::vector<std::shared_ptr<Sequence>> failed(const SchedulerOutput& plan);
   // Reports the duration of the last step passed to done(), planning included. Without these
   // reports speculation is never switched off, and sequences take no turns to sample.
-  void took(double seconds);
+  void report_step_seconds(double seconds);
 
   // Discards all steps in flight; their sequences must have been cancelled.
   void forget_steps() { under_way_.clear(); }
@@ -181,7 +181,7 @@ class Scheduler {
   };
   std::deque<UnderWay> under_way_;
   std::optional<DecodeTiming> decoded_;  // last finished step, if it only decoded
-  ChoiceTiming choices_;                 // of the last finished step
+  SamplingTiming sampling_timing_;       // of the last finished step
   uint64_t arrivals_ = 0, plans_ = 0;
   mutable SchedulerCounts counts_;
 };

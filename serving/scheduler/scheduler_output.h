@@ -17,12 +17,13 @@ namespace trireme {
 // Entry of a sequence into a slot, for the first time or after preemption.
 struct SlotStart {
   int32_t slot = 0;
-  int64_t prompt_tokens = 0;     // number of prompt tokens at the start of `history`
-  std::vector<int32_t> history;  // prompt and completion so far; empty if `choice` does not need it
-  int64_t generated = 0;         // tokens of the completion so far
-  uint64_t draw = 0;             // random stream of the sequence (sampling_params.h)
-  int32_t adapter = -1;          // index of the LoRA adapter; -1: base model
-  std::shared_ptr<const SamplingParams> choice;
+  int64_t prompt_tokens = 0;  // number of prompt tokens at the start of `history`
+  std::vector<int32_t>
+      history;  // prompt and completion so far; empty if `sampling_params` does not need it
+  int64_t generated = 0;  // tokens of the completion so far
+  uint64_t draw = 0;      // random stream of the sequence (sampling_params.h)
+  int32_t adapter = -1;   // index of the LoRA adapter; -1: base model
+  std::shared_ptr<const SamplingParams> sampling_params;
 };
 
 // Consecutive tokens of one sequence after those in its cache.
@@ -39,9 +40,9 @@ struct SequenceStep {
   // First row of the sequence's masks in SchedulerOutput::masks: for the next token, then one row
   // after each draft token; -1: all tokens are allowed.
   int32_t mask = -1;
-  // Prompt log-probabilities: scores the token after each of the tokens [first_asked, first_asked +
-  // asked) of this step.
-  int32_t first_asked = 0, asked = 0;
+  // Prompt log-probabilities: scores the token after each of the tokens [first_scored,
+  // first_scored + scored) of this step.
+  int32_t first_scored = 0, scored = 0;
   int32_t following = -1;  // token after the last of these, perhaps not in this step; -1: none
 };
 
@@ -86,16 +87,16 @@ struct StepOutput {
   // Sampled tokens of the sequences that sample, in the plan's order. Each sequence has its
   // accepted draft tokens and one more. So a token that equals its draft token is followed by one
   // of the same sequence.
-  std::vector<OutputToken> chosen;
-  // Scored prompt tokens of the sequences with asked > 0, in the plan's order.
+  std::vector<OutputToken> sampled;
+  // Scored prompt tokens of the sequences with scored > 0, in the plan's order.
   std::vector<std::vector<OutputToken>> prompt;
   // Embeddings (C) of the sequences that embed, in the plan's order: hidden state of the last token
   // after the final norm.
   std::vector<std::vector<float>> embeddings;
   // Seconds spent on sampling and scoring, for each of the plan's sequences; empty: unknown.
-  std::vector<float> choice_seconds = {};
+  std::vector<float> sampling_seconds = {};
   // Wall-clock seconds in which the executor only sampled and scored.
-  double choosing_seconds = 0;
+  double total_sampling_seconds = 0;
 };
 
 // Interface of executors, which run one plan at a time.
@@ -105,7 +106,7 @@ class StepExecutor {
   virtual StepOutput execute(const SchedulerOutput& plan) = 0;
   // Seconds that the last execute() spent on sending the plan to other ranks: neither compute time
   // nor waiting time.
-  virtual double report_seconds() const { return 0; }
+  virtual double plan_send_seconds() const { return 0; }
   // True if an exception from execute() affects only the sequences of its plan: the next plan may
   // continue with the others.
   virtual bool survives_failures() const { return false; }

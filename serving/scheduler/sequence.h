@@ -27,7 +27,7 @@ class Sequence;
 
 struct SequenceRequest {
   std::vector<int32_t> prompt;  // at least one token
-  std::shared_ptr<const SamplingParams> choice;
+  std::shared_ptr<const SamplingParams> sampling_params;
   int64_t max_tokens = 0;   // to generate, at least one; 0 with `embeds`
   int priority = 0;         // lower first
   std::string salt = {};    // prefixes are shared only among sequences with equal salts
@@ -46,7 +46,7 @@ class Sequence {
   explicit Sequence(SequenceRequest request)
       : tokens(std::move(request.prompt)),
         prompt_tokens(std::ssize(tokens)),
-        choice(std::move(request.choice)),
+        sampling_params(std::move(request.sampling_params)),
         max_tokens(request.max_tokens),
         priority(request.priority),
         salt(std::move(request.salt)),
@@ -54,8 +54,9 @@ class Sequence {
         draw(request.draw),
         sibling(std::move(request.sibling)),
         adapter(request.adapter),
-        reader(request.rule ? request.rule->begin(choice->stop_token_ids, max_tokens, request.pace)
-                            : nullptr),
+        reader(request.rule
+                   ? request.rule->begin(sampling_params->stop_token_ids, max_tokens, request.pace)
+                   : nullptr),
         embeds(request.embeds) {}
 
   int64_t length() const { return std::ssize(tokens); }
@@ -65,7 +66,7 @@ class Sequence {
 
   std::vector<int32_t> tokens;  // prompt, then generated tokens
   int64_t prompt_tokens;
-  std::shared_ptr<const SamplingParams> choice;
+  std::shared_ptr<const SamplingParams> sampling_params;
   int64_t max_tokens;
   int priority;
   std::string salt, tenant;
@@ -94,11 +95,11 @@ class Sequence {
   int64_t published = 0;  // number of blocks, from the sequence's first, that are published
   PrefixId prefix = 0;    // id of the prefix that these blocks hold
   DraftAllowance draft_allowance;
-  bool unsettled = false;      // its last result is held until the mask is ready (settle())
-  uint64_t turn = 0;           // step of its last turn (sampling_turns.h); 0: none yet
-  double choice_seconds = -1;  // per token sampled in its last step; -1: unknown
-  double score_seconds = -1;   // per prompt log-probability; -1: unknown
-  int64_t asked = 0;           // prompt log-probabilities reported or in flight
+  bool unsettled = false;        // its last result is held until the mask is ready (settle())
+  uint64_t turn = 0;             // step of its last turn (sampling_turns.h); 0: none yet
+  double sampling_seconds = -1;  // per token sampled in its last step; -1: unknown
+  double score_seconds = -1;     // per prompt log-probability; -1: unknown
+  int64_t scored = 0;            // prompt log-probabilities reported or in flight
 };
 
 }  // namespace trireme

@@ -19,15 +19,15 @@ SequenceBlocks::SequenceBlocks(KvBlockPool& pool, std::vector<int64_t> windows, 
   }
 }
 
-int64_t SequenceBlocks::most() const {
+int64_t SequenceBlocks::max_blocks() const {
   return std::accumulate(max_blocks_.begin(), max_blocks_.end(), int64_t{0});
 }
 
-void SequenceBlocks::find_prefix(Sequence& s, int64_t most) {
+void SequenceBlocks::find_prefix(Sequence& s, int64_t max_tokens) {
   const int64_t size = pool_.block_tokens();
   std::vector<int32_t>& blocks = s.tables.front().blocks;
   std::vector<PrefixId> prefixes = {s.prefix};
-  for (int64_t at = 0; at + size <= most; at += size) {
+  for (int64_t at = 0; at + size <= max_tokens; at += size) {
     const std::span<const int32_t> tokens(s.tokens.data() + at, static_cast<size_t>(size));
     const int32_t block = pool_.find(prefixes.back(), tokens, s.prefix);
     if (block < 0) break;

@@ -23,11 +23,12 @@ class SequenceBlocks {
   SequenceBlocks(KvBlockPool& pool, std::vector<int64_t> windows, int64_t length,
                  int64_t step_tokens);
   int64_t groups() const { return std::ssize(windows_); }
-  int64_t most() const;  // maximum blocks of one sequence, in all groups together
+  int64_t max_blocks() const;  // maximum blocks of one sequence, in all groups together
 
-  // Gives a sequence without blocks those of its longest cached prefix of at most `most` tokens.
-  // Sets Sequence::computed, published and prefix; before the call, prefix is KvBlockPool::root().
-  void find_prefix(Sequence& sequence, int64_t most);
+  // Gives a sequence without blocks those of its longest cached prefix of at most `max_tokens`
+  // tokens. Sets Sequence::computed, published and prefix; before the call, prefix is
+  // KvBlockPool::root().
+  void find_prefix(Sequence& sequence, int64_t max_tokens);
   // Publishes the full blocks of the first `computed` tokens.
   void publish(Sequence& sequence, int64_t computed);
   // Drops the blocks that no later token attends to, then gives the sequence the blocks of its

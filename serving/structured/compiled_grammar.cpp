@@ -205,7 +205,9 @@ class GrammarReader final : public RuleReader {
       for (const int32_t id : stop_token_ids_)
         if (id >= 0 && id < grammar_->trie_->ids())
           mask_[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
-    state_ = found.lacks_memory ? State::kRefused : found.goes_on ? State::kOpen : State::kEnded;
+    state_ = found.lacks_memory   ? State::kRefused
+             : found.can_continue ? State::kOpen
+                                  : State::kEnded;
   }
 
   std::shared_ptr<const CompiledGrammar> grammar_;
@@ -229,7 +231,7 @@ CompiledGrammar::CompiledGrammar(PushdownAutomaton automaton, std::shared_ptr<co
       masks_(automaton_, *trie_, TokenMasks::kMaxWork,
              [this](int64_t bytes) { return charge(bytes); }) {
   const GrammarMemory::ChargeResult result = charge_.set(automaton_bytes_);
-  if (result != GrammarMemory::ChargeResult::kTaken) throw GrammarMemoryError(result);
+  if (result != GrammarMemory::ChargeResult::kCharged) throw GrammarMemoryError(result);
   bytes_ = automaton_bytes_;
 }
 
@@ -259,7 +261,7 @@ void CompiledGrammar::prepare() {
   if (found.gave_up)
     fail_input(
         "the constraint's texts can be read in too many ways at once: make it less ambiguous");
-  if (!found.goes_on)
+  if (!found.can_continue)
     fail_input("no token of this model begins a text that satisfies the constraint");
 }
 
@@ -271,7 +273,7 @@ std::unique_ptr<RuleReader> CompiledGrammar::begin(std::vector<int32_t> stop_tok
 }
 
 bool CompiledGrammar::charge(int64_t bytes) const {
-  if (charge_.set(automaton_bytes_ + bytes) != GrammarMemory::ChargeResult::kTaken) return false;
+  if (charge_.set(automaton_bytes_ + bytes) != GrammarMemory::ChargeResult::kCharged) return false;
   bytes_ = automaton_bytes_ + bytes;
   return true;
 }
@@ -359,12 +361,12 @@ CompiledGrammar::Found CompiledGrammar::read_locked(ReadPosition& position, std:
     found.whole = masks_.states().is_whole(position.state);
     // After the next token as many bytes may be missing as tokens are left: in most vocabularies
     // every byte is a token.
-    found.goes_on = masks_.add(position.state, tokens_left - 1, mask);
+    found.can_continue = masks_.add(position.state, tokens_left - 1, mask);
   }
   found.gave_up = masks_.gave_up();
   found.lacks_memory = masks_.lacks_memory();
   position.work += masks_.work() - before;
-  if (found.gave_up || position.work > kMaxWorkOfAText) found.goes_on = false;
+  if (found.gave_up || position.work > kMaxWorkOfAText) found.can_continue = false;
   return found;
 }
 

@@ -77,7 +77,7 @@ class CompiledGrammar final : public TextRule,
   // Result of reading to a position.
   struct Found {
     bool whole = false;         // the text may end there
-    bool goes_on = false;       // a further token is allowed
+    bool can_continue = false;  // a further token is allowed
     bool gave_up = false;       // unknown: the work limit was exceeded
     bool lacks_memory = false;  // unknown: no memory
   };

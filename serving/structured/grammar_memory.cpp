@@ -24,16 +24,16 @@ bool GrammarMemory::others_narrow_share_of(const std::string& tenant, int64_t by
   return active > 2 && bytes <= tenant_share(bytes_, tenant, 2) - own;
 }
 
-GrammarMemory::ChargeResult GrammarMemory::take(const std::string& tenant, int64_t bytes) {
+GrammarMemory::ChargeResult GrammarMemory::charge(const std::string& tenant, int64_t bytes) {
   for (;;) {
-    const ChargeResult result = try_take(tenant, bytes);
-    if (result == ChargeResult::kTaken) return result;
+    const ChargeResult result = try_charge(tenant, bytes);
+    if (result == ChargeResult::kCharged) return result;
     if (!evict(tenant, result == ChargeResult::kAllIsFull || others_narrow_share_of(tenant, bytes)))
       return result;
   }
 }
 
-GrammarMemory::ChargeResult GrammarMemory::try_take(const std::string& tenant, int64_t bytes) {
+GrammarMemory::ChargeResult GrammarMemory::try_charge(const std::string& tenant, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto at = of_tenant_.find(tenant);
   const int64_t own = at == of_tenant_.end() ? 0 : at->second;
@@ -45,10 +45,10 @@ GrammarMemory::ChargeResult GrammarMemory::try_take(const std::string& tenant, i
   else
     at->second += bytes;
   used_ += bytes;
-  return ChargeResult::kTaken;
+  return ChargeResult::kCharged;
 }
 
-void GrammarMemory::give_back(const std::string& tenant, int64_t bytes) {
+void GrammarMemory::release(const std::string& tenant, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   used_ -= bytes;
   const auto at = of_tenant_.find(tenant);
@@ -62,10 +62,10 @@ int64_t GrammarMemory::used() const {
 }
 
 GrammarMemory::ChargeResult GrammarCharge::set(int64_t bytes) {
-  auto result = GrammarMemory::ChargeResult::kTaken;
-  if (memory_ != nullptr && bytes > bytes_) result = memory_->take(tenant_, bytes - bytes_);
-  if (memory_ != nullptr && bytes < bytes_) memory_->give_back(tenant_, bytes_ - bytes);
-  if (result == GrammarMemory::ChargeResult::kTaken) bytes_ = bytes;
+  auto result = GrammarMemory::ChargeResult::kCharged;
+  if (memory_ != nullptr && bytes > bytes_) result = memory_->charge(tenant_, bytes - bytes_);
+  if (memory_ != nullptr && bytes < bytes_) memory_->release(tenant_, bytes_ - bytes);
+  if (result == GrammarMemory::ChargeResult::kCharged) bytes_ = bytes;
   return result;
 }
 

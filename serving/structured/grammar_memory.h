@@ -14,7 +14,7 @@ namespace trireme {
 
 class GrammarMemory {
  public:
-  enum class ChargeResult { kTaken, kShareIsFull, kAllIsFull };
+  enum class ChargeResult { kCharged, kShareIsFull, kAllIsFull };
   // Drops one cached grammar that no request uses: of that tenant; nullptr: of any. False: there is
   // none.
   using Evict = std::function<bool(const std::string* tenant)>;
@@ -23,16 +23,16 @@ class GrammarMemory {
   GrammarMemory(const GrammarMemory&) = delete;
   GrammarMemory& operator=(const GrammarMemory&) = delete;
 
-  // Sets the callback that frees memory when it is short. It may call give_back(), but not take().
+  // Sets the callback that frees memory when it is short. It may call release(), but not charge().
   void set_evict(Evict evict);
   // Charges `bytes`. If memory is short, first evicts cached grammars: the tenant's own, then other
   // tenants' if the whole budget is full or if their shares narrow the tenant's.
-  ChargeResult take(const std::string& tenant, int64_t bytes);
-  void give_back(const std::string& tenant, int64_t bytes);
+  ChargeResult charge(const std::string& tenant, int64_t bytes);
+  void release(const std::string& tenant, int64_t bytes);
   int64_t used() const;
 
  private:
-  ChargeResult try_take(const std::string& tenant, int64_t bytes);
+  ChargeResult try_charge(const std::string& tenant, int64_t bytes);
 
   bool evict(const std::string& tenant, bool others);
   bool others_narrow_share_of(const std::string& tenant, int64_t bytes);

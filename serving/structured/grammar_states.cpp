@@ -35,7 +35,7 @@ GrammarStates::GrammarStates(const PushdownAutomaton& automaton, int32_t reach)
 
 void GrammarStates::clear() noexcept {
   for (auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_}) release_memory(*numbers);
-  for (auto* numbers : {&behind_end_, &to_end_}) release_memory(*numbers);
+  for (auto* numbers : {&bytes_after_return_, &to_end_}) release_memory(*numbers);
   for (auto* pairs : {&stacks_, &members_}) release_memory(*pairs);
   release_memory(first_member_);
   release_memory(whole_);
@@ -49,7 +49,7 @@ void GrammarStates::make_bottom() {
   stacks_.emplace_back();
   behind_.push_back(kUnknown);
   stack_alike_.push_back(0);
-  behind_end_.push_back(0);
+  bytes_after_return_.push_back(0);
   first_member_.push_back(0);
 }
 
@@ -57,7 +57,7 @@ int64_t GrammarStates::bytes() const {
   int64_t bytes = heap_bytes(first_member_) + heap_bytes(whole_);
   for (const auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_})
     bytes += heap_bytes(*numbers);
-  for (const auto* numbers : {&behind_end_, &to_end_}) bytes += heap_bytes(*numbers);
+  for (const auto* numbers : {&bytes_after_return_, &to_end_}) bytes += heap_bytes(*numbers);
   for (const auto* pairs : {&stacks_, &members_}) bytes += heap_bytes(*pairs);
   return bytes + hash_map_bytes(stack_ids_) + hash_map_bytes(at_) + hash_map_bytes(ids_);
 }
@@ -81,7 +81,7 @@ int32_t GrammarStates::on_edges_of(int32_t state, int32_t count) {
   return number_of({{state, 0, count}}, false);
 }
 
-int32_t GrammarStates::behind(int32_t stack) {
+int32_t GrammarStates::after_return(int32_t stack) {
   const auto i = static_cast<size_t>(stack);
   if (behind_[i] == kUnknown) {
     const int32_t id = id_of({stacks_[i]});  // may make stacks
@@ -143,8 +143,8 @@ int32_t GrammarStates::push(const Configuration& frame) {
   stacks_.push_back(frame);
   behind_.push_back(kUnknown);
   stack_alike_.push_back(next);
-  behind_end_.push_back(
-      sum_of_bytes(automaton_.bytes_to_end(frame.state), bytes_behind(frame.stack)));
+  bytes_after_return_.push_back(
+      sum_of_bytes(automaton_.bytes_to_end(frame.state), bytes_after_return(frame.stack)));
   const Configuration alike = {frame.state, stack_alike_[static_cast<size_t>(frame.stack)],
                                count_alike(frame.state, frame.count)};
   if (alike != frame) {
@@ -244,8 +244,8 @@ int32_t GrammarStates::number_of(std::vector<Configuration> kept, bool whole) {
   whole_.push_back(whole ? 1 : 0);
   int64_t to_end = whole ? 0 : kNeverEnds;
   for (const Configuration& c : kept)
-    to_end =
-        std::min(to_end, sum_of_bytes(automaton_.bytes_to_end(c.state), bytes_behind(c.stack)));
+    to_end = std::min(to_end,
+                      sum_of_bytes(automaton_.bytes_to_end(c.state), bytes_after_return(c.stack)));
   to_end_.push_back(to_end);
   alike_.push_back(kUnknown);
   steps_.resize(steps_.size() + classes_, kUnknown);

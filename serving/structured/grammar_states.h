@@ -37,7 +37,7 @@ class GrammarStates {
   // reach no bound within `reach` bytes.
   int32_t alike(int32_t state);
   // Reader state after a rule has ended and returned to `stack`, which is not the bottom.
-  int32_t behind(int32_t stack);
+  int32_t after_return(int32_t stack);
   int32_t step(int32_t state, uint8_t byte) {
     const int32_t next = steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]];
     return next != kUnknown ? next : make_step(state, byte);
@@ -53,7 +53,9 @@ class GrammarStates {
   // Bytes from the state to the end of the shortest text that continues from it.
   int64_t bytes_to_end(int32_t state) const { return to_end_[static_cast<size_t>(state)]; }
   // The same after the return to `stack`.
-  int64_t bytes_behind(int32_t stack) const { return behind_end_[static_cast<size_t>(stack)]; }
+  int64_t bytes_after_return(int32_t stack) const {
+    return bytes_after_return_[static_cast<size_t>(stack)];
+  }
 
   // Copy of a state that survives clear(). A frame comes after the one it returns to. `stack` is 0
   // for the bottom, n for the n-th frame.
@@ -97,7 +99,7 @@ class GrammarStates {
   std::vector<Configuration> stacks_;  // frame: returns to `state`, on top of `stack`
   std::unordered_map<Configuration, int32_t, Hash> stack_ids_;
   std::vector<int32_t> behind_, stack_alike_;  // by stack
-  std::vector<int64_t> behind_end_;            // by stack: bytes to the end after returning to it
+  std::vector<int64_t> bytes_after_return_;    // by stack: bytes to the end after returning to it
   std::unordered_map<int32_t, int32_t> at_;
   std::vector<Configuration> members_;  // configurations of all states
   std::vector<size_t> first_member_;    // (states + 1)

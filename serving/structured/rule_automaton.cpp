@@ -216,7 +216,7 @@ class Determiniser {
   void check_turns(const Nfa::Loop& loop) {
     for (int32_t first = loop.head + 1; first <= loop.last && !is_ambiguous_; ++first) {
       ++stamp_;
-      bool ends = false, goes_on = false;
+      bool ends = false, can_continue = false;
       for (Set work = {first}; !work.empty();) {
         const int32_t s = work.back();
         work.pop_back();
@@ -225,10 +225,10 @@ class Determiniser {
         ends = ends || s == loop.head;
         if (s == loop.head) continue;
         const Nfa::Node& node = nfa_.nodes()[static_cast<size_t>(s)];
-        goes_on = goes_on || !node.edges.empty();
+        can_continue = can_continue || !node.edges.empty();
         work.insert(work.end(), node.free.begin(), node.free.end());
       }
-      is_ambiguous_ = ends && goes_on;
+      is_ambiguous_ = ends && can_continue;
     }
   }
 

@@ -161,11 +161,11 @@ TokenMasks::ReaderTokens TokenMasks::of_reader(int32_t state) {
         1 + (std::ssize(tokens.inside.few) + std::ssize(tokens.inside.bits)) / kWordsOfWork;
     if (gave_up()) return out;
     out.furthest =
-        std::max(out.furthest, sum_of_bytes(tokens.furthest, states_.bytes_behind(stack)));
+        std::max(out.furthest, sum_of_bytes(tokens.furthest, states_.bytes_after_return(stack)));
     if (stack == 0) continue;
-    const int32_t behind = states_.behind(stack);
+    const int32_t after_return = states_.after_return(stack);
     for (const int32_t node : tokens.ends)
-      walk(behind, node, [&](int32_t n, int32_t next) {
+      walk(after_return, node, [&](int32_t n, int32_t next) {
         const std::span<const int32_t> here = trie_.tokens(n);
         ids.insert(ids.end(), here.begin(), here.end());
         if (!here.empty()) out.furthest = std::max(out.furthest, states_.bytes_to_end(next));

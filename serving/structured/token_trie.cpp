@@ -12,9 +12,10 @@ constexpr size_t kLongest = 1024;  // bytes; longer tokens are left out
 
 }  // namespace
 
-TokenTrie::TokenTrie(const Tokenizer& tokenizer, int64_t model_ids) : ids_(model_ids) {
-  TRIREME_CHECK(tokenizer.vocab_size() <= model_ids, tokenizer.vocab_size(),
-                " token ids, expected at most ", model_ids);
+TokenTrie::TokenTrie(const Tokenizer& tokenizer, int64_t output_vocab_size)
+    : ids_(output_vocab_size) {
+  TRIREME_CHECK(tokenizer.vocab_size() <= output_vocab_size, tokenizer.vocab_size(),
+                " token ids, expected at most ", output_vocab_size);
   std::vector<std::string> tokens(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t id = 0; id < tokens.size(); ++id)
     if (!tokenizer.is_control(static_cast<int32_t>(id)))

@@ -13,10 +13,10 @@ namespace trireme {
 
 class TokenTrie {
  public:
-  // model_ids: number of the model's output rows, at least the tokenizer's vocabulary. Control
+  // output_vocab_size: output rows of the model, at least the tokenizer's vocabulary. Control
   // tokens, tokens without bytes and those above 1024 bytes are left out. Bytes are those of a
   // token that follows others (Tokenizer::append_bytes).
-  TokenTrie(const Tokenizer& tokenizer, int64_t model_ids);
+  TokenTrie(const Tokenizer& tokenizer, int64_t output_vocab_size);
   // Trie of given tokens with ids from 0; empty ones and those above 1024 bytes are left out.
   explicit TokenTrie(const std::vector<std::string>& tokens);
 

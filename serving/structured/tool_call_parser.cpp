@@ -22,7 +22,7 @@ void ToolCallParser::push(std::string_view text, ToolCallDelta& delta) {
       case State::kContent: content(c, delta); break;
       case State::kBefore: before(c, delta); break;
       case State::kObject: object(c, delta); break;
-      case State::kBehind: behind(c, delta); break;
+      case State::kAfterCall: after_call(c, delta); break;
     }
 }
 
@@ -115,7 +115,7 @@ void ToolCallParser::before(char c, ToolCallDelta& delta) {
   raw_.clear();
 }
 
-void ToolCallParser::behind(char c, ToolCallDelta&) {
+void ToolCallParser::after_call(char c, ToolCallDelta&) {
   raw_ += c;
   const size_t begin = static_cast<size_t>(std::ranges::find_if_not(raw_, is_space) - raw_.begin());
   const std::string_view rest = std::string_view(raw_).substr(begin);
@@ -234,7 +234,7 @@ void ToolCallParser::end_object(ToolCallDelta& delta) {
   if (!named_) return give_up(delta);
   if (arguments_.empty()) append_arguments("{}", delta);
   raw_.clear();
-  state_ = options_.format == ToolFormat::kHermes ? State::kBehind : State::kBefore;
+  state_ = options_.format == ToolFormat::kHermes ? State::kAfterCall : State::kBefore;
 }
 
 // Not a call: reports the text as content, unchanged.

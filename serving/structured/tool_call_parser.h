@@ -46,10 +46,10 @@ class ToolCallParser {
   int64_t calls() const { return calls_; }
 
  private:
-  enum class State { kContent, kBefore, kObject, kBehind };
+  enum class State { kContent, kBefore, kObject, kAfterCall };
   void content(char c, ToolCallDelta& delta);
   void before(char c, ToolCallDelta& delta);
-  void behind(char c, ToolCallDelta& delta);
+  void after_call(char c, ToolCallDelta& delta);
   void object(char c, ToolCallDelta& delta);
   void member(char c, ToolCallDelta& delta);
   void end_value(ToolCallDelta& delta);

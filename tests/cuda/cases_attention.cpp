@@ -99,7 +99,7 @@ AttentionArgs args_of(OpRun& run, const Size& s) {
       args.longest = std::max(args.longest, static_cast<int64_t>(s.cu_q[n] - s.cu_q[n - 1]));
   args.key = {7, 11};
   if (s.dropout > 0) {
-    args.global_row = run.integers("global_row", DType::kI64, {s.tokens()}, 0, 1 << 20);
+    args.global_index = run.integers("global_index", DType::kI64, {s.tokens()}, 0, 1 << 20);
     args.first_head = 1;
     args.total_heads = s.heads + 2;
   }
@@ -232,7 +232,7 @@ AttentionArgs args_of(OpRun& run, const Segmented& s) {
   args.dropout = s.dropout;
   args.key = {7, 11};
   if (s.dropout > 0)
-    args.global_row = run.integers("global_row", DType::kI64, {s.tokens}, 0, 1 << 20);
+    args.global_index = run.integers("global_index", DType::kI64, {s.tokens}, 0, 1 << 20);
   return args;
 }
 

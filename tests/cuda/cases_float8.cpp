@@ -7,7 +7,7 @@ namespace trireme::test {
 namespace {
 
 constexpr auto kE4M3 = Float8Format::kE4M3, kE5M2 = Float8Format::kE5M2;
-constexpr auto kTensor = Float8Scaling::kTensor, kRow = Float8Scaling::kRow,
+constexpr auto kTensor = Float8Scaling::kTensor, kRowGroup = Float8Scaling::kRowGroup,
                kBlock = Float8Scaling::kBlock;
 
 struct Size {
@@ -20,7 +20,7 @@ const std::vector<Size> kSizes = {
 
 const char* name(Float8Format format) { return format == kE4M3 ? " e4m3" : " e5m2"; }
 const char* name(Float8Scaling scaling) {
-  return scaling == kTensor ? " tensor" : scaling == kRow ? " rows" : " blocks";
+  return scaling == kTensor ? " tensor" : scaling == kRowGroup ? " rows" : " blocks";
 }
 
 OpCase make(const char* op, const Size& s, std::string more, DType dtype,
@@ -123,7 +123,7 @@ std::vector<OpCase> float8_cases() {
     for (const Size& s : kSizes) {
       for (bool accumulate : {false, true}) cases.push_back(amax_case(s, dtype, accumulate));
       for (Float8Format format : {kE4M3, kE5M2})
-        for (Float8Scaling scaling : {kTensor, kRow, kBlock}) {
+        for (Float8Scaling scaling : {kTensor, kRowGroup, kBlock}) {
           cases.push_back(quantize_case(s, dtype, format, scaling));
           cases.push_back(transposed_case(s, dtype, format, scaling));
           cases.push_back(dequantize_case(s, dtype, format, scaling));

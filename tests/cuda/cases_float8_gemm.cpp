@@ -68,7 +68,7 @@ OpCase gemm_case(int64_t m, int64_t n, int64_t k, DType out, const Form& f, bool
 }  // namespace
 
 std::vector<OpCase> float8_gemm_cases() {
-  constexpr auto kRow = Float8Scaling::kRow, kBlock = Float8Scaling::kBlock;
+  constexpr auto kRowGroup = Float8Scaling::kRowGroup, kBlock = Float8Scaling::kBlock;
   std::vector<OpCase> cases;
   for (DType out : {DType::kF64, DType::kF32, DType::kBF16}) {
     for (bool accumulate : {false, true}) {
@@ -76,17 +76,18 @@ std::vector<OpCase> float8_gemm_cases() {
       cases.push_back(gemm_case(7, 48, 32, out, {.accumulate = accumulate}));
       cases.push_back(gemm_case(33, 16, 144, out, {.a = kE5M2, .accumulate = accumulate}));
       cases.push_back(gemm_case(20, 32, 64, out, {.b = kE5M2, .accumulate = accumulate}));
+      cases.push_back(gemm_case(12, 144, 672, out,
+                                {.of_a = kRowGroup, .of_b = kBlock, .accumulate = accumulate}));
+      cases.push_back(gemm_case(132, 16, 160, out,
+                                {.of_a = kBlock, .of_b = kRowGroup, .accumulate = accumulate}));
       cases.push_back(
-          gemm_case(12, 144, 672, out, {.of_a = kRow, .of_b = kBlock, .accumulate = accumulate}));
-      cases.push_back(
-          gemm_case(132, 16, 160, out, {.of_a = kBlock, .of_b = kRow, .accumulate = accumulate}));
-      cases.push_back(gemm_case(
-          4, 32, 272, out, {.a = kE5M2, .of_a = kRow, .of_b = kRow, .accumulate = accumulate}));
+          gemm_case(4, 32, 272, out,
+                    {.a = kE5M2, .of_a = kRowGroup, .of_b = kRowGroup, .accumulate = accumulate}));
     }
     cases.push_back(gemm_case(0, 16, 16, out, {}));
     cases.push_back(gemm_case(8192, 8192, 8192, out, {}, true));
-    cases.push_back(gemm_case(8192, 8192, 8192, out, {.of_a = kRow, .of_b = kBlock}, true));
-    cases.push_back(gemm_case(8192, 8192, 8192, out, {.of_a = kRow, .of_b = kRow}, true));
+    cases.push_back(gemm_case(8192, 8192, 8192, out, {.of_a = kRowGroup, .of_b = kBlock}, true));
+    cases.push_back(gemm_case(8192, 8192, 8192, out, {.of_a = kRowGroup, .of_b = kRowGroup}, true));
   }
   return cases;
 }

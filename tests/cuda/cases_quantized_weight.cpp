@@ -32,8 +32,8 @@ std::vector<double> block_words(const std::string& name, BlockFormat format, int
   return out;
 }
 
-BlockMatrix matrix_of(OpRun& run, const std::string& name, BlockFormat format, int64_t rows,
-                      int64_t columns) {
+QuantizedMatrix matrix_of(OpRun& run, const std::string& name, BlockFormat format, int64_t rows,
+                          int64_t columns) {
   const int64_t bytes = block_matrix_bytes(format, rows, columns);
   const ConstTensor words = run.made(name, DType::kI32, {bytes / 4},
                                      [&] { return block_words(name, format, bytes / 4); });
@@ -100,7 +100,7 @@ OpCase product_case(const Size& s, BlockFormat format, DType dtype, DType out) {
               [=](OpRun& run) {
                 const QuantizedRows x =
                     quantize_rows(run.ctx, run.random("x", dtype, {s.m + 1, s.k}), s.m + 1);
-                const BlockMatrix w = matrix_of(run, "w", format, s.n, s.k);
+                const QuantizedMatrix w = matrix_of(run, "w", format, s.n, s.k);
                 const Tensor y =
                     run.output("y", out, {s.m, s.n}, whole(ceil_div(s.k, kQuantBlock) + 3));
                 block_product(run.ctx, y, x, 1, {&w, 1}, {});
@@ -118,8 +118,8 @@ OpCase linear_case(const Size& s, BlockFormat format, DType dtype) {
           .dtype = dtype,
           .body =
               [=](OpRun& run) {
-                const BlockMatrix parts[] = {matrix_of(run, "w", format, s.n, s.k),
-                                             matrix_of(run, "v", BlockFormat::kQ8_0, 5, s.k)};
+                const QuantizedMatrix parts[] = {matrix_of(run, "w", format, s.n, s.k),
+                                                 matrix_of(run, "v", BlockFormat::kQ8_0, 5, s.k)};
                 const Tensor y = run.output("y", dtype, {s.m, s.n + 5}, whole(s.k + 3));
                 linear_forward_blocks(run.ctx, y, exact_rows(run, dtype, s.m, s.k), parts,
                                       run.random("bias", dtype, {s.n + 5}));

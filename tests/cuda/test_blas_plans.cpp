@@ -213,10 +213,10 @@ TEST(Float8Products, AreRefusedWhereTheGpuHasNone) {
   };
   on(9, 0, Float8Scaling::kTensor);
   on(8, 9, Float8Scaling::kTensor);
-  on(9, 0, Float8Scaling::kRow);
+  on(9, 0, Float8Scaling::kRowGroup);
   EXPECT_THROW(on(8, 0, Float8Scaling::kTensor), InputError);
-  EXPECT_THROW(on(8, 9, Float8Scaling::kRow), InputError);
-  EXPECT_THROW(on(10, 0, Float8Scaling::kRow), InputError);
+  EXPECT_THROW(on(8, 9, Float8Scaling::kRowGroup), InputError);
+  EXPECT_THROW(on(10, 0, Float8Scaling::kRowGroup), InputError);
 }
 
 TEST(BlasPlans, AreTimedBesideTheResult) { EXPECT_EQ(sum_with(true), sum_with(false)); }

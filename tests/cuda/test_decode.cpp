@@ -200,9 +200,9 @@ TEST(DecodeOnGpuSampling, LeavesToTheHostWhatItAloneKnows) {
     change(*one);
     SlotStart start;
     start.slot = 0;
-    start.choice = one;
+    start.sampling_params = one;
     sampler.start(start);
-    return sampler.chooses_by_sampling(0, nullptr);
+    return sampler.samples_on_device(0, nullptr);
   };
   EXPECT_TRUE(choice([](SamplingParams&) {}));
   EXPECT_FALSE(choice([](SamplingParams& c) { c.top_logprobs = 2; }));
@@ -212,7 +212,7 @@ TEST(DecodeOnGpuSampling, LeavesToTheHostWhatItAloneKnows) {
   EXPECT_FALSE(choice([](SamplingParams& c) { c.min_tokens = 1; }));
   EXPECT_TRUE(choice([](SamplingParams&) {}));
   const std::vector<uint32_t> mask(2, ~0u);
-  EXPECT_FALSE(sampler.chooses_by_sampling(0, mask.data()));
+  EXPECT_FALSE(sampler.samples_on_device(0, mask.data()));
 }
 
 // Thread blocks launched for 256 tokens of context do not cover token 257: another record does.

@@ -53,7 +53,7 @@ class DeviceStage final : public PipelineStage {
     return model_chunk(chunk) == 0 ? Activation() : made(chunk, micro_batch, true);
   }
   void backward_weight(int, int) override {}
-  Activation allocate_hidden(int, int, bool) override {
+  Activation allocate_message(int, int, bool) override {
     return ctx_.allocate("hidden", DType::kU8, {kBytes});
   }
 
@@ -89,7 +89,7 @@ class DeviceStage final : public PipelineStage {
                      input->raw(), kBytes);
   }
   Activation made(int chunk, int micro_batch, bool gradient) {
-    Activation output = allocate_hidden(chunk, micro_batch, gradient);
+    Activation output = allocate_message(chunk, micro_batch, gradient);
     if (!ctx_.planning())
       cuda::fill_bytes(*ctx_.gpu, ctx_.gpu->main, output->raw(),
                        message_byte(model_chunk(chunk), micro_batch, gradient), kBytes);

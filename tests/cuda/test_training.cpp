@@ -147,7 +147,7 @@ TEST(Nf4BaseOnGpu, EqualsTheCpu) {
   LayoutRunOptions on_gpu;
   on_gpu.gpu = true;
   for (const bool doubled : {false, true}) {
-    config.finetune.base = {true, doubled};
+    config.finetune.base_quantization = {true, doubled};
     const LayoutResult want = run_training(config, false, {});
     const int64_t before = emulator::counters().graph_launches;
     EXPECT_EQ(layout_difference(run_training(config, false, on_gpu), want, c.dtype), "");

@@ -43,9 +43,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     choice = choice * 1664525 + 1013904223;
     const int32_t id = ids[(choice >> 16) % ids.size()];
     text += static_cast<char>(id - 1);
-    const bool goes_on = reader->accept(id);
-    TRIREME_CHECK(goes_on || reader->is_whole(), "a dead end behind ", text);
-    if (!goes_on) break;
+    const bool can_continue = reader->accept(id);
+    TRIREME_CHECK(can_continue || reader->is_whole(), "a dead end behind ", text);
+    if (!can_continue) break;
   }
   // A value of a schema is JSON.
   if (kind == Kind::kJsonSchema && reader->is_whole())

@@ -67,12 +67,14 @@ inline std::vector<Text> served(Rank& rank, const std::vector<TextRequest>& requ
   const int64_t at_a_time = std::max<int64_t>(2, config.max_sequences / 4);
   while (added < requests.size() || !scheduler.idle()) {
     for (int64_t n = 0; n < at_a_time && added < requests.size(); ++n, ++added) {
-      auto choice = std::make_shared<SamplingParams>();
-      choice->sampling = requests[added].sampling;
-      choice->top_logprobs = 2;
-      if (prompt_logprobs) choice->prompt_logprobs = 0;
-      const auto sequence = std::make_shared<Sequence>(SequenceRequest{
-          .prompt = requests[added].prompt, .choice = choice, .max_tokens = requests[added].count});
+      auto params = std::make_shared<SamplingParams>();
+      params->sampling = requests[added].sampling;
+      params->top_logprobs = 2;
+      if (prompt_logprobs) params->prompt_logprobs = 0;
+      const auto sequence =
+          std::make_shared<Sequence>(SequenceRequest{.prompt = requests[added].prompt,
+                                                     .sampling_params = params,
+                                                     .max_tokens = requests[added].count});
       of[sequence.get()] = &texts[added];
       scheduler.add(sequence);
     }

@@ -77,14 +77,14 @@ void load_float8(Ctx& ctx, const CheckpointReader& reader, const Model& model) {
       reader.read(stored, whole_box(shape), first, piece);
     });
   }
-  model.float8()->set_remembers();
+  model.float8()->set_has_history();
 }
 
 // Adds the fp8 state of this rank's layers. All ranks with these layers have the same state; one of
 // them adds it.
 void add_float8_parts(const Model& model, const Layout& layout,
                       std::vector<CheckpointPart>& parts) {
-  if (model.float8() == nullptr || !model.float8()->remembers()) return;
+  if (model.float8() == nullptr || !model.float8()->has_history()) return;
   if (layout.tp.index != 0 || layout.dp.index != 0 || layout.cp.index != 0) return;
   for (const Float8State::Named& t : model.float8()->saved())
     parts.push_back({kKindFloat8, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
@@ -111,7 +111,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
   const StepState step_state = state.read_step_state(ctx);
   Json json = {{"step", position.step},
                {"consumed_samples", position.consumed_samples},
-               {kSkippedRow, position.skipped_row},
+               {kSkippedRow, position.consecutive_skips},
                {"step_state", step_state_to_json(step_state)},
                {"config", run_config_to_json(config)}};
   if (sources.lineage != nullptr) json["origin"] = lineage_to_json(*sources.lineage);

@@ -17,7 +17,7 @@ struct TrainPosition {
   int64_t consumed_samples = 0;  // sequences read from the training data
   // Number of consecutive skipped steps that end at this step. Steps skipped while a dynamic loss
   // scale searches for its value do not count.
-  int64_t skipped_row = 0;
+  int64_t consecutive_skips = 0;
 };
 
 // Lineage and data of a run, stored in its checkpoints.

@@ -30,8 +30,8 @@ struct FinetuneConfig {
   ChatTemplateSources kept_chat_templates;
   double num_train_epochs = 0;  // 0: train_steps is set instead
   LoraConfig lora;
-  std::string initial_adapter;  // PEFT directory; empty: adapters that change nothing
-  PackingConfig base;           // quantization of the frozen weights
+  std::string initial_adapter;      // PEFT directory; empty: adapters that change nothing
+  PackingConfig base_quantization;  // quantization of the frozen weights
   PreferenceConfig dpo;
 };
 

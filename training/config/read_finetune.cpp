@@ -81,13 +81,13 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
 
 // Reads the quantization of the frozen weights. Needs config.finetune.lora.
 void read_base(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
-  PackingConfig& packing = config.finetune.base;
-  packing.enabled = values.word("finetune.quantization") == "nf4";
+  PackingConfig& packing = config.finetune.base_quantization;
+  packing.nf4 = values.word("finetune.quantization") == "nf4";
   packing.double_quantization = values.flag("finetune.double_quantization");
-  if (packing.double_quantization && !packing.enabled)
+  if (packing.double_quantization && !packing.nf4)
     report.error(values.spelled("finetune.double_quantization"),
                  "needs finetune.quantization \"nf4\"");
-  if (packing.enabled && !config.finetune.lora.enabled())
+  if (packing.nf4 && !config.finetune.lora.enabled())
     report.error(values.spelled("finetune.quantization"),
                  "nf4 needs frozen weights: set finetune.lora.rank to train adapters, or "
                  "finetune.quantization to \"none\" to train all weights");
@@ -219,9 +219,9 @@ Json finetune_json(const FinetuneConfig& finetune) {
     json["dpo"] = {{"beta", dpo.beta},
                    {"label_smoothing", dpo.label_smoothing},
                    {"loss_type", ipo ? "ipo" : "sigmoid"}};
-  if (finetune.base.enabled) {
+  if (finetune.base_quantization.nf4) {
     json["quantization"] = "nf4";
-    json["double_quantization"] = finetune.base.double_quantization;
+    json["double_quantization"] = finetune.base_quantization.double_quantization;
   }
   const LoraConfig& lora = finetune.lora;
   if (lora.enabled())

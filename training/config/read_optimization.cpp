@@ -83,7 +83,7 @@ DecayStyle read_deepspeed_type(const ConfigValues& values, const std::string& ty
                 concat(type, " has a logarithmic warm-up, as in DeepSpeed; ", kShape,
                        " \"linear\" makes it linear"));
   }
-  if (!config.finetune.enabled && !values.given(kSteps) && !values.left_to_default(kSteps) &&
+  if (!config.finetune.enabled && !values.given(kSteps) && !values.is_auto_default(kSteps) &&
       !values.given("scheduler.params.warmup_ratio"))
     config.scheduler.warmup_steps = 1000;
   if (type == "WarmupLR") return DecayStyle::kConstant;

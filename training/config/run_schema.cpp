@@ -22,12 +22,12 @@ void add_run(Schema& s) {
   s.string("output_dir", "",
            "folder of the run, for resolved_config.json, metrics.jsonl, train.log and checkpoints")
       .required()
-      .beside_trajectory();
+      .off_trajectory();
   s.any("deepspeed", "null", "path or object",
         "[DeepSpeed configuration](deepspeed-keys.md), whose keys apply where this file does not "
         "set them: path, relative to this file, or an object")
       .or_null()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"deepspeed_config"});
   s.integer("train_batch_size", "\"auto\"",
             "sequences of one optimizer step over all ranks: train_micro_batch_size_per_gpu x "
@@ -43,7 +43,7 @@ void add_run(Schema& s) {
       .or_auto()
       .at_least(1)
       .at_most(kMaxBatch)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"micro_batch_size", "local_batch_size", "per_device_train_batch_size",
               "training.local_batch_size", "tokens.micro_batch_size"});
   s.integer("gradient_accumulation_steps", "\"auto\"",
@@ -51,7 +51,7 @@ void add_run(Schema& s) {
       .or_auto()
       .at_least(1)
       .at_most(kMaxBatch)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"batch_accumulation_per_replica", "tokens.batch_accumulation_per_replica"});
   s.integer("sequence_length", "\"auto\"", "tokens per sequence; auto: the model's maximum")
       .or_auto()
@@ -65,18 +65,18 @@ void add_run(Schema& s) {
       .or_auto()
       .at_least(1)
       .at_most(kMaxTrainSteps)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"train_iters", "max_steps", "training.steps", "tokens.train_steps"});
   s.integer("seed", "1234", "seed of the initial weights, the data order and dropout")
       .at_least(0)
       .at_most(4294967295.0);
   s.choice("device", "auto", {"auto", "cpu", "cuda"},
            "compute device; auto: GPUs if every rank sees one, else the CPU")
-      .beside_trajectory();
+      .off_trajectory();
   s.boolean("deterministic", true,
             "repeated runs of one layout are bit-identical; false: allows faster, nondeterministic "
             "attention on a GPU (no effect on a CPU)")
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"deterministic_mode"});
   s.number("gradient_clipping", "1", "maximum of the global gradient norm; 0: no clipping")
       .at_least(0)
@@ -85,7 +85,7 @@ void add_run(Schema& s) {
   s.integer("max_consecutive_skips", "20", "consecutive non-finite steps before the run stops")
       .at_least(1)
       .at_most(kMaxSteps)
-      .beside_trajectory();
+      .off_trajectory();
 }
 
 void add_precision(Schema& s) {
@@ -177,20 +177,20 @@ void add_scheduler(Schema& s) {
       .synonym("warmup_stable_decay", "WSD")
       .not_yet({"OneCycle", "LRRangeTest", "cosine_with_restarts", "polynomial",
                 "reduce_lr_on_plateau", "cosine_with_min_lr"})
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"lr_decay_style", "lr_scheduler_type"});
   s.integer("scheduler.params.warmup_steps", "0",
             "warm-up steps, at most train_steps; default in fine-tuning: 3 % of train_steps")
       .at_least(0)
       .at_most(kMaxSteps)
       .auto_left_out()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"lr_warmup_iters", "warmup_steps", "scheduler.params.warmup_num_steps"});
   s.number("scheduler.params.warmup_ratio", "",
            "HuggingFace's name: warmup_steps as a fraction of train_steps, rounded up")
       .at_least(0)
       .at_most(1)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"warmup_ratio"});
   s.integer("scheduler.params.decay_steps", "\"auto\"",
             "step at which the decay ends, counted from the start of the run (auto: train_steps); "
@@ -199,21 +199,21 @@ void add_scheduler(Schema& s) {
       .or_auto()
       .at_least(1)
       .at_most(kMaxSteps)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"lr_decay_iters", "lr_wsd_decay_iters", "scheduler.params.total_num_steps"});
   s.number("scheduler.params.min_lr", "0", "minimum of the learning rate")
       .at_least(0)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"min_lr"});
   s.choice("scheduler.params.decay_style", "linear",
            {"linear", "cosine", "exponential", "minus_sqrt"}, "shape of WSD's decay")
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"lr_wsd_decay_style"});
   s.choice("scheduler.params.warmup_type", "linear", {"linear", "log"},
            "shape of the warm-up; log, the default of DeepSpeed's types: lr x log(step) / "
            "log(warmup_steps)")
       .auto_left_out()
-      .beside_trajectory();
+      .off_trajectory();
   s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's name: must equal optimizer.params.lr")
       .at_least(0)
       .auto_left_out();
@@ -239,12 +239,12 @@ void add_data(Schema& s) {
         "token files for validation, if train_data_path is set; {\"wiki\": path, \"code\": path}: "
         "named sets, each with its own loss")
       .or_null()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"valid_data_path"});
   s.any("data.test_data_path", "null", "prefix or list",
         "token files for the test after the last step, if train_data_path is set")
       .or_null()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"test_data_path"});
   s.string("data.split", "\"969,30,1\"", "shares of data_path for training, validation and test")
       .alias({"split"});
@@ -252,7 +252,7 @@ void add_data(Schema& s) {
        "data.tokenizer", "null",
        "\"byte\", or the path of a tokenizer.json, a SentencePiece .model, or a directory with one")
       .or_null()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"tokenizer_model", "data.tokenizer_model"});
   s.boolean("data.reset_position_ids", false, "positions restart after each end of document")
       .alias({"reset_position_ids"});
@@ -273,43 +273,43 @@ void add_places(Schema& s) {
            "activations that backward recomputes; selective: those of norms and MLPs; full: "
            "those of whole transformer blocks. The results are the same")
       .or_null()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"recompute_granularity"});
   s.string("checkpoint.save", "null", "folder for checkpoints; null: output_dir/checkpoints")
       .or_null()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"save"});
   s.string("checkpoint.load", "null",
            "checkpoint, or folder of checkpoints, from which the run continues; or a HuggingFace "
            "directory or imported checkpoint, of which the run loads only the weights and starts "
            "at step 0 (Megatron's --finetune)")
       .or_null()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"load", "model_name_or_path"});
   s.integer("checkpoint.save_interval", "0", "steps between checkpoints; 0: only at the end")
       .at_least(0)
       .at_most(kMaxSteps)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"save_interval", "save_steps"});
   s.integer("checkpoint.keep_last", "3", "number of newest checkpoints to keep; 0: all")
       .at_least(0)
       .at_most(kMaxSteps)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"save_total_limit"});
   s.integer("logging.log_interval", "1", "steps between console lines")
       .at_least(1)
       .at_most(kMaxSteps)
       .auto_left_out()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"logging.steps_per_print", "steps_per_print", "log_interval", "logging_steps"});
   s.boolean("logging.tensorboard.enabled", false, "event files in output_dir/tensorboard")
       .auto_left_out()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"tensorboard.enabled"});
   s.integer("evaluation.eval_interval", "0", "steps between validations; 0: only at the end")
       .at_least(0)
       .at_most(kMaxSteps)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"eval_interval", "eval_steps"});
   s.integer(
        "evaluation.eval_iters", "0",
@@ -317,71 +317,71 @@ void add_places(Schema& s) {
        "the whole set")
       .at_least(0)
       .at_most(kMaxCount)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"eval_iters"});
 }
 
 void add_machine(Schema& s) {
   s.choice("comm.backend", "auto", {"auto", "mpi", "tcp"}, "communication backend of the ranks")
       .not_yet({"nccl", "gloo"})
-      .beside_trajectory();
+      .off_trajectory();
   s.choice("comm.algorithm", "auto", {"auto", "ring", "shm"},
            "algorithm of all-reduce and of ZeRO's collectives on one node; auto: shared memory "
            "within a node, ring between nodes")
-      .beside_trajectory();
+      .off_trajectory();
   s.choice(
        "comm.device_backend", "auto", {"auto", "nccl", "staged"},
        "communication of GPU tensors; nccl: NCCL, which needs one GPU per rank; staged: through "
        "host memory")
-      .beside_trajectory();
+      .off_trajectory();
   s.integer("comm.ranks_per_node", "0", "ranks per virtual node; 0: no virtual nodes")
       .at_least(0)
       .at_most(1 << 20)
-      .beside_trajectory();
+      .off_trajectory();
   s.integer("comm.bucket_size", "6553600", "size of a gradient bucket, in elements of 4 bytes")
       .at_least(1024)
       .at_most(1e12)
       .auto_left_out()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"zero_optimization.reduce_bucket_size", "ddp_bucket_size"});
   s.boolean("comm.overlap", true, "reduce gradients during the backward pass")
       .auto_left_out()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"overlap_grad_reduce", "zero_optimization.overlap_comm"});
   s.number("comm.timeout", "600", "seconds without a response before a peer counts as lost")
       .above(0)
       .at_most(1e9)
-      .beside_trajectory();
+      .off_trajectory();
   s.integer("cpu.threads_per_rank", "0",
             "threads per rank; 0: the node's cores divided by its ranks")
       .at_least(0)
       .at_most(4096)
-      .beside_trajectory();
+      .off_trajectory();
   s.choice("cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
            "newest instruction set that kernels and the GEMM library may use; auto: the "
            "processor's")
-      .beside_trajectory();
+      .off_trajectory();
   s.boolean(
        "cuda.autotune", false,
        "choose the fastest of the library's algorithms for each matrix product by timing them "
        "once. The choice, and with it the last bits of results, may differ between runs: needs "
        "deterministic false, or gemm_algorithms, which stores the choice")
-      .beside_trajectory();
+      .off_trajectory();
   s.string("cuda.gemm_algorithms", "null",
            "folder of the algorithms that autotune chose, one file per rank. A run uses those that "
            "it finds there, which gives the same bits again, and adds missing ones when it saves")
       .or_null()
-      .beside_trajectory();
+      .off_trajectory();
   s.choice("cuda.graphs", "auto", {"auto", "off"},
            "CUDA graphs; auto: capture the GPU work of a micro-batch once and replay it with one "
            "launch, if nothing in it waits for the host or another rank; off: launch every kernel")
-      .beside_trajectory();
+      .off_trajectory();
   s.boolean("cuda.cudnn_attention", true,
             "cuDNN attention where available; false: only Trireme's own kernels")
-      .beside_trajectory();
+      .off_trajectory();
   s.boolean("cuda.synchronous", false,
             "wait for every kernel on the GPU, so that an error names the operation; slow")
-      .beside_trajectory();
+      .off_trajectory();
 }
 
 Schema make_run_schema() {

@@ -18,7 +18,7 @@ void add_finetune_keys(Schema& s) {
       .alias({"train_file", "finetune.dataset"});
   s.any("finetune.valid_file", "null", "path or list", "validation examples, in the same format")
       .or_null()
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"validation_file", "finetune.validation_file", "finetune.eval_dataset"});
   s.number("finetune.val_size", "0",
            "training examples held out for validation, if valid_file is not set: a fraction below "

@@ -9,7 +9,7 @@ namespace {
 constexpr double kMaxRanks = 1 << 20;
 
 Key& size(Schema& s, const char* name, const char* help) {
-  return s.integer(name, "1", help).at_least(1).at_most(kMaxRanks).beside_trajectory();
+  return s.integer(name, "1", help).at_least(1).at_most(kMaxRanks).off_trajectory();
 }
 
 void add_zero_keys(Schema& s) {
@@ -22,42 +22,42 @@ void add_zero_keys(Schema& s) {
        "ZeRO stage; 0: no sharding; 1: optimizer state sharded; 2: gradients too; 3: weights too")
       .at_least(0)
       .at_most(3)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"zero_stage"});
   s.boolean("use_distributed_optimizer", false, "Megatron's name for zero_optimization.stage 1")
-      .beside_trajectory();
+      .off_trajectory();
   s.choice("data_parallel_sharding_strategy", "no_shard",
            {"no_shard", "optim", "optim_grads", "optim_grads_params"},
            "Megatron's names for zero_optimization.stage 0, 1, 2 and 3")
-      .beside_trajectory();
+      .off_trajectory();
   s.boolean("zero_optimization.stage3_prefetch", true,
             "stage 3: gather the weights of the next transformer block while the current one is "
             "computed; false: keeps one gathered block in memory instead of two")
-      .beside_trajectory();
+      .off_trajectory();
   const std::string offload = "zero_optimization.offload_optimizer.";
   s.choice("zero_optimization.offload_param.device", "none", {"none", "cpu"},
            "storage of sharded weights: always the memory of the compute device, so cpu has no "
            "effect on a GPU")
       .not_yet({"nvme"})
-      .beside_trajectory();
+      .off_trajectory();
   s.choice(offload + "device", "none", {"none", "cpu", "nvme"},
            "storage of the optimizer state; none: memory of the compute device; cpu: host memory; "
            "nvme: a file")
-      .beside_trajectory();
+      .off_trajectory();
   s.string(offload + "nvme_path", "null",
            "folder of the state file, on a disk of each rank's machine")
       .or_null()
-      .beside_trajectory();
+      .off_trajectory();
   s.integer(offload + "buffer_count", "3", "nvme: windows of the file held in memory")
       .at_least(2)
       .at_most(64)
       .auto_left_out()
-      .beside_trajectory();
+      .off_trajectory();
   s.integer(offload + "buffer_size", "4194304", "nvme: elements of each state per window")
       .at_least(4096)
       .at_most(1e10)
       .auto_left_out()
-      .beside_trajectory();
+      .off_trajectory();
 }
 
 void add_context_keys(Schema& s) {
@@ -68,12 +68,12 @@ void add_context_keys(Schema& s) {
            "communication of context-parallel attention; p2p: keys and values around a ring; a2a: "
            "heads by all-to-all (Ulysses); a2a+p2p: heads within groups of neighbours, keys and "
            "values between the groups")
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"cp_comm_type"});
   s.choice(key::kContextBalance, "zigzag", context_balances(),
            "chunks of a sequence on each context-parallel rank; zigzag: an early and a late chunk, "
            "which balances causal attention; contiguous: neighbouring chunks")
-      .beside_trajectory();
+      .off_trajectory();
 }
 
 void add_expert_keys(Schema& s) {
@@ -86,11 +86,11 @@ void add_expert_keys(Schema& s) {
   s.boolean(key::kAutoExpert, false,
             "DeepSpeed's and TorchTitan's switch; false: expert_parallel.autoep_size is ignored; "
             "true: the model must have experts")
-      .beside_trajectory();
+      .off_trajectory();
   s.boolean_or_auto(
        key::kSharedOverlap,
        "compute shared experts during the dispatch and combine of tokens; auto: on GPUs")
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"moe_shared_expert_overlap"});
 }
 
@@ -107,12 +107,12 @@ void add_parallel_keys(Schema& s) {
        key::kSequence, false,
        "norms, dropout and the residual stream are split by tokens over the tensor-parallel ranks: "
        "less memory, same traffic")
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"sequence_parallel"});
   s.boolean_or_auto(key::kTensorOverlap,
                     "with sequence_parallel: exchange tokens in one piece per rank, during the "
                     "matrix products of other pieces; same traffic. auto: on GPUs")
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"tp_comm_overlap"});
   size(s, key::kPipeline, "pipeline-parallel size: stages of consecutive layers")
       .alias({"pipeline_model_parallel_size", "pipeline.stages", "pipeline_parallel_degree", "pp",
@@ -122,11 +122,11 @@ void add_parallel_keys(Schema& s) {
   s.string(key::kSchedule, "\"1f1b\"",
            "pipeline schedule: gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2, or the path of a "
            "schedule file (`trireme schedule show` draws them)")
-      .beside_trajectory();
+      .off_trajectory();
   s.any(key::kStageLayers, "\"auto\"", "list of layer counts",
         "layers per chunk in model order; auto: as equal as possible")
       .or_auto()
-      .beside_trajectory();
+      .off_trajectory();
   add_context_keys(s);
   add_expert_keys(s);
   s.integer(key::kData, "\"auto\"",
@@ -134,19 +134,19 @@ void add_parallel_keys(Schema& s) {
       .or_auto()
       .at_least(1)
       .at_most(kMaxRanks)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"parallelism.dp", key::kDataReplicate, "data_parallel_replicate_degree", "dp"});
   s.integer(key::kDataShard, "",
             "TorchTitan's name for zero_optimization.stage 3: data-parallel ranks that shard the "
             "weights; -1: all; 1: no sharding")
       .at_least(-1)
       .at_most(kMaxRanks)
-      .beside_trajectory()
+      .off_trajectory()
       .alias({"data_parallel_shard_degree"});
   s.string(key::kOrder, "\"tp-cp-dp-pp\"",
            "mesh dimensions, from the one whose groups have neighbouring ranks to the one whose "
            "ranks are farthest apart")
-      .beside_trajectory();
+      .off_trajectory();
   add_zero_keys(s);
 }
 

@@ -17,7 +17,7 @@ BatchFill::BatchFill(const BatchFillOptions& options, MicroBatch& batch, int64_t
   batch.tokens.resize(tokens);
   batch.targets.resize(tokens);
   batch.positions.resize(tokens);
-  batch.rows.resize(tokens);
+  batch.global_index.resize(tokens);
   // Enough for documents of one token each, so that later batches never grow it.
   batch.cu_seqlens.reserve(tokens + 1);
   batch.cu_seqlens.assign(1, 0);
@@ -47,7 +47,7 @@ void BatchFill::add(const int32_t* tokens, int64_t num_tokens, int64_t sample,
     batch_.tokens[to] = real ? tokens[i] : 0;
     batch_.targets[to] = has_target ? tokens[i + 1] : kIgnoredTarget;
     batch_.positions[to] = position;
-    batch_.rows[to] = sample * S + i;
+    batch_.global_index[to] = sample * S + i;
     batch_.valid_targets += has_target ? 1 : 0;
     position = eod && options_.reset_position_ids ? 0 : position + 1;
     if (eod && options_.reset_attention_mask && i + 1 < S) {

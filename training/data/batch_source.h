@@ -24,7 +24,7 @@ struct MicroBatch {
   std::vector<int32_t> targets;    // (B*S) kIgnoredTarget where there is no loss
   std::vector<int32_t> positions;  // (B*S) from 0 in each sequence, or in each document
   // (B*S) Global token index, sample*S + offset: the key of dropout, the same in all layouts.
-  std::vector<int64_t> rows;
+  std::vector<int64_t> global_index;
   std::vector<int32_t> cu_seqlens;  // (sequences or documents + 1) offsets from 0 to B*S
   int32_t max_seqlen = 0;           // length of the longest sequence or document
   int64_t valid_targets = 0;        // targets with loss

@@ -191,13 +191,13 @@ void EvalTask::add_continuation(WrittenConversation context, const std::string& 
   }
   if (asked >= example.tokens.size())
     fail_input("a choice adds no token to its context, expected at least one");
-  example.learned.assign(example.tokens.size(), 0);
-  std::fill(example.learned.begin() + static_cast<std::ptrdiff_t>(asked), example.learned.end(),
+  example.loss_mask.assign(example.tokens.size(), 0);
+  std::fill(example.loss_mask.begin() + static_cast<std::ptrdiff_t>(asked), example.loss_mask.end(),
             uint8_t{1});
   const auto drop = std::max<int64_t>(0, std::ssize(example.tokens) - options.sequence_length - 1);
   truncated_ += drop > 0 ? 1 : 0;
   example.tokens.erase(example.tokens.begin(), example.tokens.begin() + drop);
-  example.learned.erase(example.learned.begin(), example.learned.begin() + drop);
+  example.loss_mask.erase(example.loss_mask.begin(), example.loss_mask.begin() + drop);
 }
 
 void EvalTask::add_text(const std::string& text, int64_t window) {
@@ -213,8 +213,8 @@ void EvalTask::add_text(const std::string& text, int64_t window) {
     const int64_t begin = std::max<int64_t>(0, end - window - 1);
     Example& example = documents_.emplace_back();
     example.tokens.assign(tokens.begin() + begin, tokens.begin() + end);
-    example.learned.assign(example.tokens.size(), 0);
-    std::fill(example.learned.begin() + (done - begin), example.learned.end(), uint8_t{1});
+    example.loss_mask.assign(example.tokens.size(), 0);
+    std::fill(example.loss_mask.begin() + (done - begin), example.loss_mask.end(), uint8_t{1});
     done = end;
   }
   item.last = documents_.size();

@@ -65,7 +65,7 @@ void Evaluator::take_losses(const std::vector<Activation>& losses) const {
         if (local_[b].targets[token] == kIgnoredTarget) continue;
         const double loss = part.dtype() == DType::kF64 ? part.as<double>()[i]
                                                         : static_cast<double>(part.as<float>()[i]);
-        take_(local_[b].rows[token], loss);
+        take_(local_[b].global_index[token], loss);
       }
     });
 }

@@ -44,7 +44,7 @@ void fill_random(MicroBatch& batch, int64_t vocab, uint64_t number) {
   for (size_t t = 0; t < batch.tokens.size(); ++t) {
     batch.tokens[t] = draw(t);
     batch.targets[t] = draw(t + batch.tokens.size());
-    batch.rows[t] = static_cast<int64_t>(t);
+    batch.global_index[t] = static_cast<int64_t>(t);
   }
   batch.valid_targets = std::ssize(batch.targets);
 }
@@ -86,7 +86,7 @@ class StepBench {
       plans_.emplace_back(n, step.plan());
       capacity_ = std::max(capacity_, plans_.back().second.capacity);
     }
-    take_memory(state_, ctx_, capacity_);
+    allocate_memory(state_, ctx_, capacity_);
     state_.initialize(ctx_);
   }
 

@@ -164,7 +164,7 @@ void PretrainRun::start_or_resume() {
   weights = from_rank_0(group_, [&] { return weights; });
   adapter = from_rank_0(group_, [&] { return adapter; });
 
-  take_memory(state_, ctx_, std::max(train_plan_.capacity, eval_plan_.capacity));
+  allocate_memory(state_, ctx_, std::max(train_plan_.capacity, eval_plan_.capacity));
   if (!weights.empty()) {
     const bool begins = checkpoint.empty() || learns_from_pairs(config_.finetune);
     agreed(group_, [&] { load_initial_weights(ctx_, weights, adapter, begins, state_); });
@@ -176,7 +176,7 @@ void PretrainRun::start_or_resume() {
     agreed(group_,
            [&] { position_ = load_train_checkpoint(ctx_, CheckpointReader(checkpoint), state_); });
     last_saved_ = position_.step;
-    if (position_.skipped_row == 0) last_checkpoint_ = checkpoint;
+    if (position_.consecutive_skips == 0) last_checkpoint_ = checkpoint;
   }
   agreed(group_, [&] {
     if (group_.rank() != 0) return;
@@ -192,7 +192,7 @@ void PretrainRun::start_or_resume() {
     log_info("starting at step 0 with the weights of ", weights,
              adapter.empty() ? "" : concat(" and the adapters of ", adapter),
              "; optimizer state, learning rate and data position are new");
-  if (position_.skipped_row > 0 && position_.step >= config_.train_steps)
+  if (position_.consecutive_skips > 0 && position_.step >= config_.train_steps)
     fail_at_diverged_end(config_, checkpoint);
   if (position_.step > config_.train_steps)
     log_warning(checkpoint, " is at step ", position_.step, " and train_steps is ",
@@ -297,9 +297,9 @@ bool PretrainRun::is_loss_scale_search(const StepResult& result) const {
 }
 
 void PretrainRun::check_divergence(int64_t step, const StepResult& result) {
-  if (!result.skipped) position_.skipped_row = 0;
+  if (!result.skipped) position_.consecutive_skips = 0;
   if (!result.skipped) return;
-  if (!is_loss_scale_search(result)) ++position_.skipped_row;
+  if (!is_loss_scale_search(result)) ++position_.consecutive_skips;
   first_bad_ = result.first_bad;
   if (group_.rank() == 0)  // every rank has the same result
     log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ", result.loss,
@@ -344,7 +344,7 @@ void PretrainRun::validate(StepMetrics& metrics) {
 
 void PretrainRun::save_if_finite(StopRequest request) {
   const bool last = position_.step == config_.train_steps;
-  if (position_.skipped_row > 0 && !last && request != StopRequest::kSaveAndStop) {
+  if (position_.consecutive_skips > 0 && !last && request != StopRequest::kSaveAndStop) {
     if (!save_waits_)
       log_warning("the checkpoint of step ", position_.step,
                   " is saved after the next step that is not skipped");
@@ -353,9 +353,10 @@ void PretrainRun::save_if_finite(StopRequest request) {
   }
   save_waits_ = false;
   save();
-  if (position_.skipped_row == 0) return;
+  if (position_.consecutive_skips == 0) return;
   if (last)
-    fail_diverged(position_.step, position_.skipped_row, concat("ended at step ", position_.step));
+    fail_diverged(position_.step, position_.consecutive_skips,
+                  concat("ended at step ", position_.step));
   log_warning("step ", position_.step, " was skipped: --resume auto will continue an older ",
               "checkpoint than that of this step, where there is one");
 }
@@ -370,12 +371,12 @@ void PretrainRun::save() {
         save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&lineage_, &data_files_});
   });
   last_saved_ = position_.step;
-  if (position_.skipped_row == 0) last_checkpoint_ = saved.directory;
+  if (position_.consecutive_skips == 0) last_checkpoint_ = saved.directory;
   if (group_.rank() == 0) mark_saved(saved.directory);
   // scripts/trireme.sbatch searches for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
   if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
-  if (position_.skipped_row == 0) write_adapter(saved.directory);
+  if (position_.consecutive_skips == 0) write_adapter(saved.directory);
 }
 
 void PretrainRun::mark_saved(const std::string& checkpoint) const {

@@ -22,7 +22,7 @@ void fill_context_part(const MicroBatch& whole, int64_t sequence_length, const L
     local.context = std::make_shared<ContextPlan>(
         chunks, layout.cp.index, layout.cp_ulysses,
         ContextSpans{.windows = model.has_windows(), .chunk = model.attention_chunk});
-  local.context->build(whole.cu_seqlens, whole.rows);
+  local.context->build(whole.cu_seqlens, whole.global_index);
   const std::vector<int64_t>& tokens = local.context->tokens();
   const auto take = [&](const auto& from, auto padding, auto& to) {
     to.resize(tokens.size());
@@ -32,7 +32,7 @@ void fill_context_part(const MicroBatch& whole, int64_t sequence_length, const L
   take(whole.tokens, int32_t{0}, local.tokens);
   take(whole.targets, int32_t{kIgnoredTarget}, local.targets);
   take(whole.positions, int32_t{0}, local.positions);
-  take(whole.rows, int64_t{-1}, local.rows);
+  take(whole.global_index, int64_t{-1}, local.global_index);
   local.cu_seqlens.clear();
   local.max_seqlen = whole.max_seqlen;
   local.valid_targets =
@@ -61,7 +61,7 @@ void fill_batch_shard(const MicroBatch& whole, int64_t sequence_length, const La
   local.tokens.resize(padded, 0);
   local.targets.resize(padded, kIgnoredTarget);
   local.positions.resize(padded, 0);
-  local.rows.resize(padded, -1);
+  local.global_index.resize(padded, -1);
   local.cu_seqlens.push_back(narrow<int32_t>(static_cast<int64_t>(padded)));
 }
 

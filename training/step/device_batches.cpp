@@ -58,7 +58,7 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   tokens.targets = view(batch.targets);
   tokens.positions = view(batch.positions);
   tokens.position_end = sequence_length;
-  tokens.rows = view(batch.rows);
+  tokens.global_index = view(batch.global_index);
   tokens.cu_q = view(batch.cu_seqlens);
   tokens.uniform_length = uniform_length(batch, sequence_length);
   tokens.longest = longest(batch, sequence_length);
@@ -79,7 +79,7 @@ ChunkTokens chunks_of(const Tokens& tokens, const std::vector<int32_t>& offsets,
 // Calls f(array, capacity in elements) in the order of the arrays in the block.
 template <class F>
 void for_each_array(Tokens& tokens, F&& f) {
-  for (ConstTensor* t : {&tokens.ids, &tokens.targets, &tokens.positions, &tokens.rows})
+  for (ConstTensor* t : {&tokens.ids, &tokens.targets, &tokens.positions, &tokens.global_index})
     f(*t, tokens.count);
   f(tokens.cu_q, max_offsets(tokens.count));
   if (tokens.chunks.cu_q.present()) f(tokens.chunks.cu_q, max_offsets(tokens.count));

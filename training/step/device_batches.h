@@ -26,7 +26,7 @@ class DeviceBatches {
   // GPU only: fixed buffer at the start of the block. A CUDA graph reads its tokens from there,
   // whichever micro-batch it is replayed for. fix() queues the copy of micro-batch i to it on the
   // main stream; fixed_tokens() are views of the buffer with the shapes of micro-batch i.
-  const void* fixed_place() const { return block_.data(); }
+  const void* fixed_buffer() const { return block_.data(); }
   Tokens fixed_tokens(int i) const;
   void fix(int i) const;
 

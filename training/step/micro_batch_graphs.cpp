@@ -66,7 +66,7 @@ MicroBatchGraphs::Key MicroBatchGraphs::key_of(int micro_batch, int64_t step) co
           .chunk_offsets = tokens.chunks.cu_q.present() ? tokens.chunks.cu_q.numel() : 0,
           .uniform_length = tokens.uniform_length,
           .longest = tokens.longest,
-          .place = stage_.fixed_place(),
+          .place = stage_.fixed_buffer(),
           .arena = ctx_.arena.capacity(),
           .moves = ctx_.gpu->library_moves,
           .step = dropout_ ? step : -1};

@@ -95,7 +95,7 @@ void TrainStage::backward_weight(int chunk, int micro_batch) {
   });
 }
 
-Activation TrainStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
+Activation TrainStage::allocate_message(int /*chunk*/, int micro_batch, bool /*gradient*/) {
   return hidden_state(model_, store_, groups_, ctx_, batches_.batch(micro_batch));
 }
 
@@ -127,7 +127,7 @@ void EvalStage::backward_weight(int /*chunk*/, int /*micro_batch*/) {
   TRIREME_UNREACHABLE("backward of an EvalStage");
 }
 
-Activation EvalStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
+Activation EvalStage::allocate_message(int /*chunk*/, int micro_batch, bool /*gradient*/) {
   return hidden_state(model_, store_, groups_, ctx_, batches_.batch(micro_batch));
 }
 

@@ -41,14 +41,14 @@ class TrainStage final : public PipelineStage {
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;
   void backward_weight(int chunk, int micro_batch) override;
-  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
+  Activation allocate_message(int chunk, int micro_batch, bool gradient) override;
 
   // Capture of a CUDA graph (training/step/micro_batch_graphs.h). Between begin_recording() and
   // end_recording() passes read tokens from the fixed buffer, and store blocks with complete
   // gradients are recorded, without calling block_done. For each replay the caller first calls
   // copy_to_fixed_place() and afterwards count_blocks() with the blocks of end_recording().
   Tokens tokens(int micro_batch) const { return batches_.tokens(micro_batch); }
-  const void* fixed_place() const { return batches_.fixed_place(); }
+  const void* fixed_buffer() const { return batches_.fixed_buffer(); }
   void copy_to_fixed_place(int micro_batch) const { batches_.fix(micro_batch); }
   void begin_recording() { recording_ = true; }
   std::vector<int> end_recording();
@@ -100,7 +100,7 @@ class EvalStage final : public PipelineStage {
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;
   void backward_weight(int chunk, int micro_batch) override;
-  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
+  Activation allocate_message(int chunk, int micro_batch, bool gradient) override;
 
  private:
   const Model& model_;

@@ -39,7 +39,7 @@ MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length) {
   batch.tokens.resize(t);
   batch.targets.resize(t);
   batch.positions.resize(t);
-  batch.rows.resize(t);
+  batch.global_index.resize(t);
   for (int64_t b = 0; b <= sequences; ++b)
     batch.cu_seqlens.push_back(narrow<int32_t>(b * sequence_length));
   batch.max_seqlen = narrow<int32_t>(sequence_length);
@@ -56,7 +56,7 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
           config.finetune.lora),
       store(model.parameters(), config.dtype,
             {config.zero.stage, layout.of(Region::kDense), layout.of(Region::kExpert)},
-            config.finetune.base),
+            config.finetune.base_quantization),
       optimizer(config.optimizer, config.zero.offload_optimizer, store, config.seed),
       dtype_(config.dtype),
       sequence_length_(config.sequence_length),
@@ -190,14 +190,14 @@ ArenaPlan TrainStep::plan() {
   return ctx_.arena.end_planning();
 }
 
-void take_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes) {
+void allocate_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes) {
   state.allocate(ctx);
   ctx.arena.reserve(arena_bytes);
 }
 
 ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx) {
   ArenaPlan plan = step.plan();
-  take_memory(state, ctx, plan.capacity);
+  allocate_memory(state, ctx, plan.capacity);
   state.initialize(ctx);
   return plan;
 }

@@ -138,7 +138,7 @@ class TrainStep {
 
 // Allocates the memory of a run: that of `state`, which is not initialized yet, and `arena_bytes`
 // for activations and scratch (the capacity of the largest plan).
-void take_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes);
+void allocate_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes);
 // Plans a step, allocates the memory and initializes new weights, for a run without evaluation.
 // Returns the plan.
 ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx);

@@ -67,7 +67,7 @@ void CheckpointModel::read(const ModelConfig& config, const ModelParameter& para
                            const TensorBox& box, int64_t begin, const Tensor& destination) const {
   const auto& tensors = static_cast<const CheckpointTensors&>(*tensors_);
   const CheckpointTensor* tensor =
-      tensors.reader().find(parameter.router ? kKindRouter : kKindParam, parameter.name);
+      tensors.reader().find(parameter.selection_bias ? kKindRouter : kKindParam, parameter.name);
   if (tensor == nullptr || tensor->dtype != destination.dtype())
     return ModelSource::read(config, parameter, box, begin, destination);
   tensors.reader().read(*tensor, box, begin, destination);

@@ -11,7 +11,7 @@
 #include "transformer/checkpoint/model_bundle.h"
 #include "transformer/formats/hf/hf_writer.h"
 #include "transformer/formats/mtp_layers.h"
-#include "transformer/formats/text_ends.h"
+#include "transformer/formats/stop_token_ids.h"
 #include "transformer/formats/unfinished_copy.h"
 
 namespace trireme {
@@ -24,14 +24,14 @@ namespace fs = std::filesystem;
 void keep_token_ids(const ModelSource& source, const std::string& tokenizer,
                     const std::string& folder) {
   const int64_t vocab_size = source.config().vocab_size;
-  const std::vector<int32_t> ends = tokenizer_ends(tokenizer, vocab_size);
+  const std::vector<int32_t> ends = tokenizer_stop_token_ids(tokenizer, vocab_size);
   const std::optional<int32_t> padding = padding_id(source.path(), vocab_size);
   if (ends.empty() && !padding.has_value()) return;
   const std::string path = (fs::path(folder) / "generation_config.json").string();
   Json json = fs::is_regular_file(path) ? parse_published_json_file(path) : Json::object();
   if (!json.is_object()) return;
   const Json before = json;
-  if (!ends.empty() && text_ends(folder, vocab_size) != ends) json["eos_token_id"] = ends;
+  if (!ends.empty() && stop_token_ids(folder, vocab_size) != ends) json["eos_token_id"] = ends;
   if (padding.has_value() && json.value("pad_token_id", Json()).is_null())
     json["pad_token_id"] = *padding;
   if (json != before) write_file_atomically(path, json.dump(2) + "\n");
@@ -55,11 +55,12 @@ std::vector<CheckpointPart> parts_of(const ModelSource& source,
   std::vector<CheckpointPart> parts;
   const DType most = wanted.value_or(source.dtype());
   for (const ModelParameter& p : parameters) {
-    const DType own = p.router ? sum_dtype(most) : source.parameter_dtype(source.config(), p.name);
-    const DType dtype = p.router || p.mtp ? own : wanted.value_or(own);
-    parts.push_back({p.router ? kKindRouter
-                     : p.mtp  ? kKindMtp
-                              : kKindParam,
+    const DType own =
+        p.selection_bias ? sum_dtype(most) : source.parameter_dtype(source.config(), p.name);
+    const DType dtype = p.selection_bias || p.mtp ? own : wanted.value_or(own);
+    parts.push_back({p.selection_bias ? kKindRouter
+                     : p.mtp          ? kKindMtp
+                                      : kKindParam,
                      p.name,
                      p.shape,
                      {},
@@ -95,7 +96,7 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
     PieceStream stream(source, model);
     const auto read = [&](const ConstTensor& data, int64_t first, const SaveOptions::Take& take) {
       const auto& p = *static_cast<const ModelParameter*>(data.raw());
-      const FileTensor whole{p.name, p.shape, false, p.router, {{p, {}}}};
+      const FileTensor whole{p.name, p.shape, false, p.selection_bias, {{p, {}}}};
       stream.add(whole, data.dtype(), first, [take](const ConstTensor& piece) {
         take({static_cast<const std::byte*>(piece.raw()), static_cast<size_t>(piece.bytes())});
       });

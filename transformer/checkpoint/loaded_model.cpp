@@ -46,7 +46,7 @@ void copy_bytes(const Ctx& ctx, void* to, const void* from, int64_t bytes) {
 
 void copy_values(Ctx& ctx, ParameterStore& to, ParameterStore& from, ParamHandle h) {
   if (to.in_blocks(h)) {
-    const std::vector<BlockMatrix> out = to.blocks(h, h), in = from.blocks(h, h);
+    const std::vector<QuantizedMatrix> out = to.blocks(h, h), in = from.blocks(h, h);
     // blocks() returns const views of the store's own memory.
     for (size_t i = 0; i < out.size(); ++i) {
       const ConstTensor& bytes = out[i].bytes;
@@ -87,7 +87,7 @@ Shape with_size(const Shape& shape, int dimension, int64_t size) {
 
 }  // namespace
 
-void check_room_beside(int64_t needed, int64_t free) {
+void check_memory_for_reload(int64_t needed, int64_t free) {
   if (needed <= free) return;
   fail_input("the new weights take ", format_bytes(needed),
              " of this machine's memory beside the old ones, and ", format_bytes(free),
@@ -97,12 +97,12 @@ void check_room_beside(int64_t needed, int64_t free) {
 
 LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,
                          const std::string& adapter, std::optional<BlockFormat> quantization,
-                         const std::vector<std::string>& modules, const AdapterRoom& room)
+                         const std::vector<std::string>& modules, const AdapterSlots& adapter_slots)
     : path_(path),
       checkpoint_(
           from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })),
       quantization_(quantization),
-      has_own_adapters_(!adapter.empty() || !modules.empty() || room.slots > 0) {
+      has_own_adapters_(!adapter.empty() || !modules.empty() || adapter_slots.count > 0) {
   const std::string base = from_rank_0(group, [&] {
     if (is_model_source(checkpoint_) || has_own_adapters_) return std::string();
     const ModelBundle saved = read_model_bundle(CheckpointReader(checkpoint_));
@@ -114,7 +114,7 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       if (bundle_.lora.enabled())
         fail_input(path, " has adapters already; merge them into a model first");
       if (adapter.empty())
-        add_modules(modules, room);
+        add_modules(modules, adapter_slots);
       else
         add_adapter(adapter);
       if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
@@ -165,17 +165,18 @@ void LoadedModel::add_adapter(const std::string& adapter) {
     bundle_.lineage.chat_templates = std::move(kept);
 }
 
-void LoadedModel::add_modules(const std::vector<std::string>& modules, const AdapterRoom& room) {
-  if (room.slots > 0 && std::ssize(modules) > room.slots)
-    fail_input("--max-loras ", room.slots, ": ", modules.size(), " adapters are given");
-  room_ = room;
+void LoadedModel::add_modules(const std::vector<std::string>& modules,
+                              const AdapterSlots& adapter_slots) {
+  if (adapter_slots.count > 0 && std::ssize(modules) > adapter_slots.count)
+    fail_input("--max-loras ", adapter_slots.count, ": ", modules.size(), " adapters are given");
+  adapter_slots_ = adapter_slots;
   std::vector<std::unique_ptr<const PeftAdapter>> opened;
   opened.reserve(modules.size());
   for (const std::string& module : modules)
     opened.push_back(module.empty() ? nullptr : std::make_unique<const PeftAdapter>(module));
-  if (room.slots > 0) opened.resize(static_cast<size_t>(room.slots));
+  if (adapter_slots.count > 0) opened.resize(static_cast<size_t>(adapter_slots.count));
   const size_t slots = opened.size();
-  auto stacked = std::make_unique<StackedAdapters>(std::move(opened), bundle_.model, room);
+  auto stacked = std::make_unique<StackedAdapters>(std::move(opened), bundle_.model, adapter_slots);
   bundle_.lora = stacked->lora();
   for (size_t i = 0; i < slots; ++i) module_columns_.push_back(stacked->columns(i));
   adapters_ = std::move(stacked);
@@ -187,14 +188,15 @@ std::unique_ptr<LoadedModel::StagedAdapter> LoadedModel::stage_adapter(
   staged->columns = module_columns_.at(slot);
   std::vector<std::unique_ptr<const PeftAdapter>> opened;
   opened.push_back(std::make_unique<const PeftAdapter>(path));
-  const StackedAdapters alone(std::move(opened), bundle_.model, {.slots = 1, .rank = room_.rank});
+  const StackedAdapters alone(std::move(opened), bundle_.model,
+                              {.count = 1, .rank = adapter_slots_.rank});
   if (model_ == nullptr) return staged;
   ParameterList factors;
   for (ParameterSpec spec : store_->specs()) {
     if (!spec.adapter) continue;
     const int inner = inner_dimension(spec);
-    spec.shape = with_size(spec.shape, inner, room_.rank);
-    if (!spec.box.extent.empty()) spec.box.extent[static_cast<size_t>(inner)] = room_.rank;
+    spec.shape = with_size(spec.shape, inner, adapter_slots_.rank);
+    if (!spec.box.extent.empty()) spec.box.extent[static_cast<size_t>(inner)] = adapter_slots_.rank;
     factors.add(std::move(spec));
   }
   staged->store = std::make_unique<ParameterStore>(factors, bundle_.dtype);
@@ -206,7 +208,7 @@ std::unique_ptr<LoadedModel::StagedAdapter> LoadedModel::stage_adapter(
   return staged;
 }
 
-void LoadedModel::take_adapter(Ctx& ctx, const StagedAdapter& staged) {
+void LoadedModel::install_adapter(Ctx& ctx, const StagedAdapter& staged) {
   if (staged.store == nullptr) return;
   ParamHandle from = 0;
   for (ParamHandle h = 0; h < std::ssize(store_->specs()); ++h) {
@@ -306,7 +308,7 @@ std::unique_ptr<LoadedModel> LoadedModel::open_next(const std::string& path) con
   return next;
 }
 
-void LoadedModel::take_weights(Ctx& ctx, LoadedModel& next) {
+void LoadedModel::replace_weights(Ctx& ctx, LoadedModel& next) {
   for (ParamHandle h = 0; h < std::ssize(store_->specs()); ++h) {
     const bool kept = has_own_adapters_ && store_->specs()[static_cast<size_t>(h)].adapter;
     if (!kept) copy_values(ctx, *store_, *next.store_, h);

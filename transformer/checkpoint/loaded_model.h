@@ -21,7 +21,7 @@ struct Ctx;
 // Checks host memory before new weights are loaded next to those in use: InputError if `free` bytes
 // (engine/core/host_memory.h) are less than `needed`. Without the check the kernel's OOM killer
 // would end the process.
-void check_room_beside(int64_t needed, int64_t free);
+void check_memory_for_reload(int64_t needed, int64_t free);
 
 class LoadedModel {
  public:
@@ -32,11 +32,11 @@ class LoadedModel {
   // dtype: of the computation; absent: that of the checkpoint. adapter: PEFT directory; empty:
   // none; excludes modules. quantization: block format of the weights of linear layers; the head is
   // quantized to 8 bits (parallel/quantized_weights.h). modules: PEFT directories of which each
-  // token of a pass selects at most one (transformer/formats/peft/stacked_adapters.h). room: slots
-  // for adapters loaded later; default: none.
+  // token of a pass selects at most one (transformer/formats/peft/stacked_adapters.h).
+  // adapter_slots: slots for adapters loaded later; default: none.
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
               const std::string& adapter = "", std::optional<BlockFormat> quantization = {},
-              const std::vector<std::string>& modules = {}, const AdapterRoom& room = {});
+              const std::vector<std::string>& modules = {}, const AdapterSlots& adapter_slots = {});
   // Makes load() warn about weights that are not finite instead of failing. Adapters must be finite
   // in any case.
   void allow_non_finite() { allows_non_finite_ = true; }
@@ -51,18 +51,18 @@ class LoadedModel {
   std::unique_ptr<LoadedModel> open_next(const std::string& path) const;
   // Replaces this model's weights by those of `next`, which open_next() returned and load() filled
   // on the host, with the same layout. No pass may run during the call.
-  void take_weights(Ctx& ctx, LoadedModel& next);
+  void replace_weights(Ctx& ctx, LoadedModel& next);
 
-  // Opens an adapter for a slot and, if the model is loaded, reads its factors; take_adapter() then
-  // replaces the slot's adapter by it. InputError for invalid adapters and for values that are not
-  // finite. Changes nothing in this model. Any thread.
+  // Opens an adapter for a slot and, if the model is loaded, reads its factors; install_adapter()
+  // then replaces the slot's adapter by it. InputError for invalid adapters and for values that are
+  // not finite. Changes nothing in this model. Any thread.
   struct StagedAdapter {
     AdapterColumns columns;
     std::unique_ptr<ParameterStore> store;  // on the host; padded to the slot's rank, factors only
   };
   std::unique_ptr<StagedAdapter> stage_adapter(size_t slot, const std::string& path) const;
   // Copies a staged adapter into the columns of its slot. No pass may run during the call.
-  void take_adapter(Ctx& ctx, const StagedAdapter& staged);
+  void install_adapter(Ctx& ctx, const StagedAdapter& staged);
   const std::string& checkpoint() const { return checkpoint_; }
   const ModelBundle& bundle() const { return bundle_; }
   const ModelConfig& config() const { return bundle_.model; }
@@ -88,7 +88,7 @@ class LoadedModel {
  private:
   void open(std::optional<DType> dtype, bool quantizes);
   void add_adapter(const std::string& adapter);
-  void add_modules(const std::vector<std::string>& modules, const AdapterRoom& room);
+  void add_modules(const std::vector<std::string>& modules, const AdapterSlots& adapter_slots);
   void check_quantization() const;
   void check_finite(Ctx& ctx) const;
   std::string differences(const LoadedModel& next) const;
@@ -101,7 +101,7 @@ class LoadedModel {
   // merged into source_.
   std::unique_ptr<ModelSource> adapters_;
   std::vector<AdapterColumns> module_columns_;
-  AdapterRoom room_;
+  AdapterSlots adapter_slots_;
   bool allows_non_finite_ = false;
   bool has_own_adapters_ = false;  // not part of the checkpoint
   std::string merged_adapter_;     // PEFT directory, merged into the weights as they are read

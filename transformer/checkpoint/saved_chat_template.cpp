@@ -57,7 +57,7 @@ ChatTemplateSources chat_templates_of_model(const std::string& path, const std::
   return of_run.empty() ? find_chat_templates(tokenizer) : of_run;
 }
 
-GgufMetadata gguf_words(const ModelSource& source, const std::string& path) {
+GgufMetadata gguf_tokenizer_with_templates(const ModelSource& source, const std::string& path) {
   GgufMetadata words = gguf_tokenizer_metadata(source.tokenizer(), source.config().vocab_size);
   if (!words.empty())
     set_gguf_chat_templates(chat_templates_of_model(path, source.tokenizer()), words);

@@ -18,7 +18,7 @@ ChatTemplateSources kept_chat_templates(const std::string& path);
 ChatTemplateSources chat_templates_of_model(const std::string& path, const std::string& tokenizer);
 // GGUF metadata of the tokenizer of the model at `path`, including its chat templates. Empty if the
 // tokenizer cannot be expressed in GGUF.
-GgufMetadata gguf_words(const ModelSource& source, const std::string& path);
+GgufMetadata gguf_tokenizer_with_templates(const ModelSource& source, const std::string& path);
 // Writes templates (empty: none) into a HuggingFace directory, as chat_template.jinja and
 // additional_chat_templates/, which take precedence over those of tokenizer_config.json, and adds
 // the tokens that end a turn to the stop token ids of generation_config.json.

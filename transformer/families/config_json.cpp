@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 // A token id, null, or a list of ids, of which the first is the end of a document (Llama 3 has
-// several stop token ids; transformer/formats/text_ends.h reads all).
+// several stop token ids; transformer/formats/stop_token_ids.h reads all).
 int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_t vocab_size,
                       ConfigReport& report) {
   constexpr size_t kMax = 1024;

@@ -51,8 +51,8 @@ struct ParameterNames {
 struct StackedExperts {
   const char* gate_up = "";  // "": every expert has tensors of its own
   const char* down = "";
-  const char* bias_end = "";  // suffix of the bias tensors' names
-  bool transposed = false;    // (E, hidden, 2 F) and (E, F, hidden)
+  const char* bias_suffix = "";  // suffix of the bias tensors' names
+  bool transposed = false;       // (E, hidden, 2 F) and (E, F, hidden)
   bool interleaved = false;  // outputs of gate_up alternate between gate and up; else gate, then up
 };
 

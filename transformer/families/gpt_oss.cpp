@@ -96,7 +96,7 @@ constinit const Family kGptOssFamily = {
     .names = {.router = "router", .selection_bias = "router.e_score_correction_bias"},
     .stacked_experts = {.gate_up = "experts.gate_up_proj",
                         .down = "experts.down_proj",
-                        .bias_end = "_bias",
+                        .bias_suffix = "_bias",
                         .transposed = true,
                         .interleaved = true},
     .layer_types = true,

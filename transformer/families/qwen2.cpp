@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-constexpr WindowLayers kQwen2Windows = WindowLayers::kFromMost;
+constexpr WindowLayers kQwen2Windows = WindowLayers::kFromMax;
 
 void add_qwen2_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "32"});

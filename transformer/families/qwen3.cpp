@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr WindowLayers kQwen3Windows = WindowLayers::kFromMost;
+constexpr WindowLayers kQwen3Windows = WindowLayers::kFromMax;
 
 void add_qwen3_keys(Schema& schema) {
   add_llama_keys(

@@ -64,12 +64,12 @@ void check_window(const ConfigValues& values, ConfigReport& report) {
 }
 
 bool reads_most(WindowLayers layers) {
-  return layers == WindowLayers::kFromMost || layers == WindowLayers::kEvenBelow;
+  return layers == WindowLayers::kFromMax || layers == WindowLayers::kEvenBelow;
 }
 
 bool has_window(const ModelConfig& config, WindowLayers layers, int64_t layer, int64_t most) {
   switch (layers) {
-    case WindowLayers::kFromMost: return layer >= most;
+    case WindowLayers::kFromMax: return layer >= most;
     case WindowLayers::kEvenBelow: return layer % 2 == 0 && layer < most;
     case WindowLayers::kAll: return true;
     case WindowLayers::kUnrotated: return !config.rotates(layer);
@@ -119,7 +119,7 @@ void add_qwen_window_keys(Schema& schema, WindowLayers layers) {
   if (reads_most(layers))
     schema
         .integer("max_window_layers", "28",
-                 layers == WindowLayers::kFromMost
+                 layers == WindowLayers::kFromMax
                      ? "layers from this number on have the window, where layer_types is not given"
                      : "layers of even number below this have the window, where layer_types is not "
                        "given")

@@ -16,7 +16,7 @@ void write_window_key(const ModelConfig& config, Json& json);
 // Qwen's keys: "use_sliding_window", "sliding_window", and the selection of layers: "layer_types",
 // one string per layer, or without it "max_window_layers" m.
 enum class WindowLayers {
-  kFromMost,   // layers m and above (Qwen2, Qwen3)
+  kFromMax,    // layers m and above (Qwen2, Qwen3)
   kEvenBelow,  // even-numbered layers below m (Qwen2-MoE)
   kAll,        // all layers; layer_types and m have no effect (Qwen3-MoE)
   kUnrotated,  // layers without rotary positions; m has no effect (SmolLM3)

@@ -133,7 +133,7 @@ std::vector<FileTensor> file_tensors(const ModelConfig& config, const MappingOf&
       FileTensor tensor;
       tensor.name = at.tensor;
       tensor.transposed = at.transposed;
-      tensor.router = p.router;
+      tensor.selection_bias = p.selection_bias;
       out.push_back(std::move(tensor));
     }
     out[found->second].parts.push_back({p, at});

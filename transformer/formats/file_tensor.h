@@ -19,7 +19,7 @@ struct FileTensor {
   std::string name;
   std::vector<int64_t> shape;
   bool transposed = false;
-  bool router = false;
+  bool selection_bias = false;
   std::vector<Part> parts;  // sorted by first row, except matrices of a stack
   int64_t rows() const;     // product of the dimensions before the last; a vector is one column
   int64_t columns() const;

@@ -23,7 +23,7 @@ struct ModelParameter {
   std::string name;
   std::vector<int64_t> shape;
   // Selection bias of a router (e_score_correction_bias); float32 in every exported file.
-  bool router = false;
+  bool selection_bias = false;
   // Part of a multi-token prediction layer: copied, never used in a pass (mtp_layers.h).
   bool mtp = false;
 };

@@ -20,7 +20,7 @@ std::string literally(const std::string& name) {
 bool is_linear_weight(const ModelConfig& config, const ModelParameter& parameter) {
   const ParameterNames& names = parameter_names(config);
   const std::string& name = parameter.name;
-  if (parameter.shape.size() != 2 || parameter.router || parameter.mtp ||
+  if (parameter.shape.size() != 2 || parameter.selection_bias || parameter.mtp ||
       !name.ends_with(".weight") || !name.starts_with(concat(names.layers, ".")))
     return false;
   const std::string routers = concat(".", names.experts, ".", names.router);
@@ -49,8 +49,8 @@ void check_finite(const std::string& tensor, const ConstTensor& values) {
 }
 
 void check_finite(const std::string& tensor, const RoundingError& error) {
-  if (!std::isfinite(error.wrong))
-    fail_input("tensor \"", tensor, "\" holds numbers of up to ", error.largest,
+  if (!std::isfinite(error.squared_error))
+    fail_input("tensor \"", tensor, "\" holds numbers of up to ", error.max_abs,
                ", too large for scales in half precision");
 }
 

@@ -44,7 +44,7 @@ AttentionArgs CoreAttention::op_args(const Pass& pass, const Tokens& tokens) con
     args.first_head = first_head_;
     args.total_heads = total_heads_;
     args.key = pass.dropout_key("attention_dropout", layer_);
-    args.global_row = tokens.rows;
+    args.global_index = tokens.global_index;
   }
   return args;
 }

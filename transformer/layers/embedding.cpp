@@ -63,7 +63,7 @@ Activation Embedding::forward(Pass& pass) const {
     embedding_forward(ctx, y, pass.params.value(positions_),
                       pass.residual_part(pass.tokens.positions), true);
   if (drops(pass))
-    dropout(ctx, y, y, {}, pass.residual_part(pass.tokens.rows), dropout_,
+    dropout(ctx, y, y, {}, pass.residual_part(pass.tokens.global_index), dropout_,
             pass.dropout_key("embedding_dropout", 0));
   ctx.tap("embedding", y);
   return y;
@@ -73,7 +73,7 @@ void Embedding::backward(Pass& pass, Activation dy) const {
   Ctx& ctx = pass.ctx;
   if (!pass.params.trained(tokens_)) return;
   if (drops(pass))
-    dropout(ctx, dy, dy, {}, pass.residual_part(pass.tokens.rows), dropout_,
+    dropout(ctx, dy, dy, {}, pass.residual_part(pass.tokens.global_index), dropout_,
             pass.dropout_key("embedding_dropout", 0));
   if (positions_ >= 0) {
     const GradientSlot d_positions = pass.params.gradient(positions_);

@@ -168,7 +168,7 @@ Activation LatentAttention::backward_key(Pass& pass, const Tensor& partial,
   Activation d = pass.ctx.allocate("latent_attention.d_k_rope", partial.dtype(),
                                    Shape{pass.residual_rows(), sizes_.rope_dim});
   if (!needs_partial_sums(pass)) copy_rows(pass.ctx, d, partial);
-  add_tensor_ranks(pass, d, partial);
+  reduce_over_tensor_ranks(pass, d, partial);
   rotate_key(pass, d, cos_sin, true);
   return d;
 }

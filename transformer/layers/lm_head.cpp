@@ -206,14 +206,14 @@ Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss)
       partial = token_gradients(pass, all, loss);
     }
     Activation dy = pass.ctx.allocate("head.d_share", y->dtype(), y->shape());
-    add_tensor_ranks(pass, dy, partial);
+    reduce_over_tensor_ranks(pass, dy, partial);
     partial.reset();
     divide(pass, dy);
     norm_.backward(pass, y, dy, {}, x, saved);
     return y;
   }
   Activation dy = token_gradients(pass, y, loss);
-  add_tensor_ranks(pass, dy, dy);
+  reduce_over_tensor_ranks(pass, dy, dy);
   divide(pass, dy);
   // The gradient of the norm's input overwrites the norm's output.
   norm_.backward(pass, y, dy, {}, x, saved);

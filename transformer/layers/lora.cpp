@@ -190,7 +190,7 @@ RandomKey LowRank::dropout_key(const Pass& pass) const {
 AllTokens LowRank::dropped(Pass& pass, const TokenRange& tokens, const ConstTensor& x) const {
   if (!drops(pass)) return {Activation(), x};
   Activation y = pass.ctx.allocate("lora.dropped", x.dtype(), x.shape());
-  dropout(pass.ctx, y, x, {}, tokens.of(pass.tokens.rows), dropout_, dropout_key(pass),
+  dropout(pass.ctx, y, x, {}, tokens.of(pass.tokens.global_index), dropout_, dropout_key(pass),
           {first_input_, all_inputs_});
   const ConstTensor view = *y;
   return {std::move(y), view};
@@ -306,7 +306,7 @@ void LowRank::backward_input(Pass& pass, const TokenRange& tokens, const Tensor&
             Transpose::kNo, {.accumulate = !std::exchange(first, false)});
   }
   if (drops(pass))
-    dropout(pass.ctx, dx, sum, dx, tokens.of(pass.tokens.rows), dropout_, dropout_key(pass),
+    dropout(pass.ctx, dx, sum, dx, tokens.of(pass.tokens.global_index), dropout_, dropout_key(pass),
             {first_input_, all_inputs_});
 }
 

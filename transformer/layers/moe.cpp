@@ -203,7 +203,7 @@ void Moe::choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Save
   saved.places = ctx.allocate("moe.places", DType::kI32, {n, k});
   const Activation counts = ctx.allocate("moe.counts", DType::kI64, {moe_.experts});
   order_by_expert(ctx, saved.pairs, saved.places, counts, kept);
-  saved.route = token_dispatcher(pass).agree(ctx, counts, bound(pass, share));
+  saved.route = token_dispatcher(pass).plan_dispatch(ctx, counts, bound(pass, share));
 }
 
 void Moe::activate(Pass& pass, const Saved& saved, int64_t rows) const {

@@ -20,7 +20,7 @@ void sum_over(Communicator& group, const Tensor& data) {
 
 // Global rows of the tokens of this share; -1 marks padding.
 ConstTensor rows_of(const Pass& pass, const TokenShare& share) {
-  return pass.tokens.rows.slice(0, share.begin, share.begin + share.count);
+  return pass.tokens.global_index.slice(0, share.begin, share.begin + share.count);
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ void MoeRouter::mark_tokens(Pass& pass, const TokenShare& share, Saved& saved) c
   saved.valid = ctx.allocate("router.valid", DType::kU8, {share.count});
   saved.segments = ctx.allocate("router.segments", DType::kI32, {share.count});
   // In inference there are no rows: every token counts.
-  trireme::mark_tokens(ctx, saved.valid, saved.segments, pass.tokens.rows, share.begin,
+  trireme::mark_tokens(ctx, saved.valid, saved.segments, pass.tokens.global_index, share.begin,
                        segments(pass) > 1 ? pass.tokens.sequence_length : 0);
 }
 

@@ -41,7 +41,7 @@ std::vector<float> sequence_logits(const Model& model, ParameterStore& params, C
   tokens.ids = ids_block.tensor(DType::kI32, Shape{count});
   tokens.positions = positions_block.tensor(DType::kI32, Shape{count});
   tokens.position_end = count;
-  tokens.rows = rows_block.tensor(DType::kI64, Shape{count});
+  tokens.global_index = rows_block.tensor(DType::kI64, Shape{count});
   tokens.cu_q = offsets_block.tensor(DType::kI32, Shape{2});
   tokens.chunks.cu_q = chunks_block.tensor(DType::kI32, Shape{std::ssize(chunks)});
   tokens.chunks.longest = std::min(count, chunk);

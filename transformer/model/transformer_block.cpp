@@ -41,7 +41,7 @@ std::vector<ParamHandle> TransformerBlock::linear_weights() const {
 
 Activation TransformerBlock::branch_output(Pass& pass, const char* name, Activation branch) const {
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain)
-    dropout(pass.ctx, branch, branch, {}, pass.residual_part(pass.tokens.rows), dropout_,
+    dropout(pass.ctx, branch, branch, {}, pass.residual_part(pass.tokens.global_index), dropout_,
             pass.dropout_key(name, layer_));
   if (residual_scale_ != 1)
     scale(pass.ctx, branch, branch, residual_scale_, FactorRounding::kProduct);
@@ -135,7 +135,7 @@ Activation TransformerBlock::branch_gradient(Pass& pass, const char* name,
     now = *out;
   }
   if (drop) {
-    dropout(pass.ctx, out, now, {}, pass.residual_part(pass.tokens.rows), dropout_,
+    dropout(pass.ctx, out, now, {}, pass.residual_part(pass.tokens.global_index), dropout_,
             pass.dropout_key(name, layer_));
     now = *out;
   }

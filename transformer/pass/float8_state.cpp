@@ -32,7 +32,7 @@ Float8State::Float8State(const Float8Config& config, const ParameterList& list,
 }
 
 void Float8State::allocate(Ctx& ctx) {
-  remembers_ = false;
+  has_history_ = false;
   if (config_.recipe != Float8Recipe::kDelayed || layers() == 0) return;
   const int64_t rows = kRoles * layers();
   block_ =
@@ -66,7 +66,7 @@ ConstTensor Float8State::scale_of(Pass& pass, ParamHandle weight, Role role, con
   if (config_.recipe == Float8Recipe::kDelayed) {
     const int64_t index = row_of(weight, role);
     if (first_use) trireme::amax(ctx, row(amaxes(), index), x, true);
-    if (remembers_) return row(scales(), index);
+    if (has_history_) return row(scales(), index);
   }
   trireme::amax(ctx, amax, x, false);
   if (pass.groups != nullptr && !ctx.planning()) {
@@ -85,7 +85,7 @@ Float8State::Operand Float8State::quantize(Pass& pass, ParamHandle weight, Role 
   const Float8Format format = format_of(role);
   const Float8Scaling scaling = config_.recipe != Float8Recipe::kBlockwise ? Float8Scaling::kTensor
                                 : role == Role::kWeight                    ? Float8Scaling::kBlock
-                                                                           : Float8Scaling::kRow;
+                                                        : Float8Scaling::kRowGroup;
   const Shape shape = transposed ? Shape{x.size(1), x.size(0)} : x.shape();
   Operand out;
   out.codes = ctx.allocate("float8.codes", DType::kU8, shape);
@@ -144,7 +144,7 @@ void Float8State::finish_step(Ctx& ctx, Communicator& tensor_parallel, Communica
     };
     update(Role::kInput, Role::kGradient, Float8Format::kE4M3);
     update(Role::kGradient, Role{kRoles}, format_of(Role::kGradient));
-    remembers_ = true;
+    has_history_ = true;
   }
   fill_zero(ctx, amaxes());
 }

@@ -71,8 +71,8 @@ class Float8State {
   };
   std::vector<Named> saved() const;
   // Returns whether the histories are in use: after a step that was not skipped, or a load.
-  bool remembers() const { return remembers_; }
-  void set_remembers() { remembers_ = true; }  // call after loading the tensors of saved()
+  bool has_history() const { return has_history_; }
+  void set_has_history() { has_history_ = true; }  // call after loading the tensors of saved()
 
  private:
   enum class Role : int { kInput, kWeight, kGradient };
@@ -98,7 +98,7 @@ class Float8State {
   std::vector<ParamHandle> weights_;
   std::vector<std::string> names_;
   std::vector<int64_t> layer_of_;  // by handle; -1: not a linear layer
-  bool remembers_ = false;
+  bool has_history_ = false;
   // float32: amaxes, scales, histories; in each, the rows of all inputs, weights, then gradients.
   Buffer block_;
 };

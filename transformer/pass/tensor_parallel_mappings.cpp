@@ -38,7 +38,7 @@ AllTokens gather_tokens(Pass& pass, const ConstTensor& x) {
 
 bool needs_partial_sums(const Pass& pass) { return pass.token_split().size > 1; }
 
-void add_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial) {
+void reduce_over_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial) {
   if (pass.groups == nullptr || pass.groups->layout.tp.size == 1 || pass.ctx.planning()) return;
   const TimeScope scope(pass.ctx.profile, TimeCategory::kCommunication);
   if (needs_partial_sums(pass))

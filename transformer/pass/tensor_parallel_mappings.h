@@ -91,22 +91,22 @@ using OutputProduct = std::function<void(const TokenRange& rows, const Tensor& o
 void sum_over_tensor_ranks_with(Pass& pass, const Tensor& y, const OutputProduct& product);
 
 // The two halves of sum_over_tensor_ranks(). needs_partial_sums(): y holds only a share of the
-// tokens, so that the product needs a (T, C) tensor of its own. add_tensor_ranks() then
+// tokens, so that the product needs a (T, C) tensor of its own. reduce_over_tensor_ranks() then
 // reduce-scatters partial (T, C) into y (T / split, C); otherwise it all-reduces y.
 bool needs_partial_sums(const Pass& pass);
-void add_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial);
+void reduce_over_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial);
 
 template <class Product>
 void sum_over_tensor_ranks(Pass& pass, const Tensor& y, const Product& product) {
   if (!needs_partial_sums(pass)) {
     product(y);
-    add_tensor_ranks(pass, y, y);
+    reduce_over_tensor_ranks(pass, y, y);
     return;
   }
   const Activation partial =
       pass.ctx.allocate("tensor_parallel.partial", y.dtype(), Shape{pass.tokens.count, y.size(1)});
   product(partial);
-  add_tensor_ranks(pass, y, partial);
+  reduce_over_tensor_ranks(pass, y, partial);
 }
 
 }  // namespace trireme

@@ -40,7 +40,7 @@ struct Tokens {
   // Exclusive upper bound of all positions; the model must have reserved it
   // (Model::reserve_positions()).
   int64_t position_end = 0;
-  ConstTensor rows;  // (T) int64: global token index, the key of dropout; -1: padding
+  ConstTensor global_index;  // (T) int64: global token index, the key of dropout; -1: padding
   // Tokens per sample, whose first global index is a multiple of it; 0: unknown. Experts may be
   // balanced per sample.
   int64_t sequence_length = 0;

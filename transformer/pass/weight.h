@@ -40,7 +40,7 @@ class Weight {
   }
 
  private:
-  std::vector<BlockMatrix> blocks_;
+  std::vector<QuantizedMatrix> blocks_;
   Activation memory_;
   Tensor view_;
 };

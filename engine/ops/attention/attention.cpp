@@ -21,7 +21,7 @@ Sizes check_inputs(const char* op, const ConstTensor& q, const ConstTensor& k, c
   TRIREME_CHECK(q.rank() == 3 && k.rank() == 3, op, ": q ", q.shape(), " and k ", k.shape(),
                 " must be (T, H, D) and (Tk, Hkv, D)");
   Sizes s{q.size(0), k.size(0), q.size(1),
-          k.size(1), q.size(2), round_up(q.size(2), cpu::kWidestVector),
+          k.size(1), q.size(2), round_up(q.size(2), cpu::kMaxFloatLanes),
           sequences};
   TRIREME_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0, op, ": ", s.heads,
                 " query heads cannot share ", s.kv_heads, " key/value heads");
@@ -37,7 +37,7 @@ Sizes check_inputs(const char* op, const ConstTensor& q, const ConstTensor& k, c
                 op, ": ", s.heads, " heads from ", args.first_head, " of ", args.total_heads);
   TRIREME_CHECK(args.dropout >= 0 && args.dropout < 1, op, ": dropout ", args.dropout);
   if (args.dropout > 0) {
-    check_operand(op, "global_row", args.global_row, DType::kI64, {s.tokens});
+    check_operand(op, "global_index", args.global_index, DType::kI64, {s.tokens});
     TRIREME_CHECK(s.keys <= cpu::kMaxDropoutKeys, op, ": dropout numbers at most 2^24 keys, got ",
                   s.keys);
   }
@@ -143,8 +143,8 @@ struct Scratch {
   Scratch(Ctx& ctx, const Sizes& s, DType dtype, int64_t elements, bool rows) {
     const DType compute = sum_dtype(dtype);
     if (ctx.gpu != nullptr) {
-      TRIREME_CHECK(s.width <= cuda::kWidestHead, "attention on a GPU: heads of ", s.width,
-                    " elements, at most ", cuda::kWidestHead);
+      TRIREME_CHECK(s.width <= cuda::kMaxHeadDim, "attention on a GPU: heads of ", s.width,
+                    " elements, at most ", cuda::kMaxHeadDim);
       if (rows) work = ctx.allocate("attention delta", compute, {s.heads, s.tokens});
       return;
     }
@@ -180,7 +180,7 @@ void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, c
   a.drop_threshold = static_cast<uint32_t>(std::ceil(args.dropout * 0x1p24));
   a.keep_scale = static_cast<C>(1.0 / (1.0 - args.dropout));
   a.key = args.key;
-  a.global_row = args.dropout > 0 ? args.global_row.as<int64_t>() : nullptr;
+  a.global_index = args.dropout > 0 ? args.global_index.as<int64_t>() : nullptr;
   a.first_head = args.first_head;
   a.total_heads = args.total_heads > 0 ? args.total_heads : args.first_head + s.heads;
   a.scratch = scratch.work.present() ? scratch.work->as<C>() : nullptr;
@@ -206,7 +206,8 @@ void fill_segments(cpu::Attention<T>& a, const AttentionSegments& segments, doub
 
 // Longest range of keys whose gradients one thread sums.
 int64_t owned_keys(const Sizes& s) {
-  return std::clamp(round_up(s.keys, cpu::kBlock), cpu::kBlock, cpu::kMaxOwnedKeys);
+  return std::clamp(round_up(s.keys, cpu::kAttentionBlock), cpu::kAttentionBlock,
+                    cpu::kMaxOwnedKeys);
 }
 
 }  // namespace

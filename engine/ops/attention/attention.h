@@ -17,7 +17,7 @@
 // One float dtype for q, k, v, out and gradients; sums are float32 (float64 for float64). A query
 // that sees no key gives out = 0 and lse = -inf.
 // Dropout of the probabilities: the mask of (query, key) in head h is word
-//   (global_row[t] * total_heads + first_head + h) * 2^24 + (position of the key in its sequence)
+//   (global_index[t] * total_heads + first_head + h) * 2^24 + (position of the key in its sequence)
 // of args.key; if uniform_from_word(word) >= dropout the probability is kept and divided by
 // 1 - dropout. At most 2^24 keys. Tensor-parallel ranks pass first_head and total_heads, so that
 // the masks do not depend on the split.
@@ -38,9 +38,9 @@ struct AttentionArgs {
   int64_t window = 0;  // 0: unlimited
   double dropout = 0.0;
   RandomKey key;
-  ConstTensor global_row;   // (T) int64, needed when dropout > 0
-  int64_t first_head = 0;   // number of the call's head 0 among all heads of the layer
-  int64_t total_heads = 0;  // 0: first_head + H
+  ConstTensor global_index;  // (T) int64, needed when dropout > 0
+  int64_t first_head = 0;    // number of the call's head 0 among all heads of the layer
+  int64_t total_heads = 0;   // 0: first_head + H
   // Length of every sequence, in queries and in keys, if the host knows that all are equal and no
   // row is padding; a GPU may then use cuDNN. 0: unknown. Ignored for segments.
   int64_t uniform_length = 0;

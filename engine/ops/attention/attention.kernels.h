@@ -1,8 +1,8 @@
 // Kernels of causal attention (engine/ops/attention/attention.h has the formulas and shapes).
 //
-// The CPU kernels iterate over blocks of kBlock queries and kBlock keys with the scores transposed,
-// (keys, queries): every product then reads K and V in place one element at a time and works on
-// whole vectors of queries, and the softmax needs no sums across lanes.
+// The CPU kernels iterate over blocks of kAttentionBlock queries and kAttentionBlock keys with the
+// scores transposed, (keys, queries): every product then reads K and V in place one element at a
+// time and works on whole vectors of queries, and the softmax needs no sums across lanes.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -12,10 +12,10 @@
 
 namespace trireme::cpu {
 
-inline constexpr int64_t kBlock = 64;
+inline constexpr int64_t kAttentionBlock = 64;
 // float32 lanes of the widest vector (AVX-512): scratch is padded to it, so that its size is the
 // same for every instruction set.
-inline constexpr int64_t kWidestVector = 16;
+inline constexpr int64_t kMaxFloatLanes = 16;
 // Longest sequence whose key and value gradients one thread sums in its own scratch.
 inline constexpr int64_t kMaxOwnedKeys = 8192;
 // A dropout word's number has 24 bits for the key's position.
@@ -55,7 +55,7 @@ struct Attention {
   uint32_t drop_threshold;
   C keep_scale;
   RandomKey key;
-  const int64_t* global_row;
+  const int64_t* global_index;
   int64_t first_head, total_heads;
   const int32_t* key_position;  // null: keys count from the start of their sequence
   // Scratch: scratch_per_thread elements for each thread, and 2 * (sequences + 1) offsets of work
@@ -78,15 +78,17 @@ struct AttentionBackward : Attention<T> {
   HeadView<compute_t<T>> dq_sum, dk_sum, dv_sum;  // with segments, instead of these
   HeadView<const T> dout, out;
   const compute_t<T>* lse;
-  int64_t owned_keys;  // rows of the key gradients in each thread's scratch, at least kBlock
+  int64_t
+      owned_keys;  // rows of the key gradients in each thread's scratch, at least kAttentionBlock
 };
 
 // Elements of scratch per thread.
 constexpr int64_t attention_forward_scratch(int64_t padded_width) {
-  return 4 * kBlock * padded_width + kBlock * kBlock;
+  return 4 * kAttentionBlock * padded_width + kAttentionBlock * kAttentionBlock;
 }
 constexpr int64_t attention_backward_scratch(int64_t padded_width, int64_t owned_keys) {
-  return (7 * kBlock + 2 * owned_keys) * padded_width + 2 * kBlock * kBlock;
+  return (7 * kAttentionBlock + 2 * owned_keys) * padded_width +
+         2 * kAttentionBlock * kAttentionBlock;
 }
 
 TRIREME_CPU_KERNEL(attention_forward, (const AttentionForward<T>& a, int threads))
@@ -95,13 +97,13 @@ TRIREME_CPU_KERNEL(attention_backward, (const AttentionBackward<T>& a, int threa
 }  // namespace trireme::cpu
 
 // GPU kernels, with the arguments of the CPU kernels. a.items is not used; a.scratch is (heads,
-// tokens) elements in the backward pass, unused in the forward pass. Heads of more than kWidestHead
+// tokens) elements in the backward pass, unused in the forward pass. Heads of more than kMaxHeadDim
 // elements have no kernel.
 namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
 
-inline constexpr int64_t kWidestHead = 256;
+inline constexpr int64_t kMaxHeadDim = 256;
 
 // Calls cuDNN (cudnn_attention.cuda.h) if it supports the case, else the tensor-core kernels below
 // if they do, else the blocked ones.

@@ -16,22 +16,22 @@ TRIREME_INLINE double natural_log(double x) { return __builtin_log(x); }
 template <class T>
 TRIREME_INLINE bool few_queries(const Attention<T>& a, const Sequence& s) {
   return !a.by_segments && s.queries <= kFewQueries &&
-         s.queries * (a.heads / a.kv_heads) <= kBlock && a.drop_threshold == 0;
+         s.queries * (a.heads / a.kv_heads) <= kAttentionBlock && a.drop_threshold == 0;
 }
 
 // Scratch of one thread, and the running softmax of a block of queries: base-2 maximum m and sum l.
 template <class C>
 struct Work {
   C *queries, *out, *keys, *values, *scores;
-  alignas(64) C maximum[kBlock], total[kBlock], factor[kBlock];
+  alignas(64) C maximum[kAttentionBlock], total[kAttentionBlock], factor[kAttentionBlock];
 
   Work(C* scratch, int64_t padded) {
     queries = scratch;
-    out = queries + kBlock * padded;
-    keys = out + kBlock * padded;
-    values = keys + kBlock * padded;
-    scores = values + kBlock * padded;
-    for (int64_t i = 0; i < kBlock; ++i) {
+    out = queries + kAttentionBlock * padded;
+    keys = out + kAttentionBlock * padded;
+    values = keys + kAttentionBlock * padded;
+    scores = values + kAttentionBlock * padded;
+    for (int64_t i = 0; i < kAttentionBlock; ++i) {
       maximum[i] = -__builtin_inff();
       total[i] = 0;
     }
@@ -58,11 +58,11 @@ TRIREME_INLINE bool softmax_column(Work<C>& w, int64_t column, int64_t row0, int
   int64_t row = row0;
   for (; row + 4 <= row1; row += 4)
     for (int c = 0; c < 4; ++c) {
-      const V s = load(scores + (row + c) * kBlock);
+      const V s = load(scores + (row + c) * kAttentionBlock);
       m[c] = s > m[c] ? s : m[c];
     }
   for (; row < row1; ++row) {
-    const V s = load(scores + row * kBlock);
+    const V s = load(scores + row * kAttentionBlock);
     m[0] = s > m[0] ? s : m[0];
   }
   const V m01 = m[0] > m[1] ? m[0] : m[1], m23 = m[2] > m[3] ? m[2] : m[3];
@@ -72,9 +72,9 @@ TRIREME_INLINE bool softmax_column(Work<C>& w, int64_t column, int64_t row0, int
 
   for (int c = 0; c < 4; ++c) l[c] = V{};
   const auto exponential = [&](int64_t r, V& part) {
-    const V p = fast_exp2_small(load(scores + r * kBlock) - base);
+    const V p = fast_exp2_small(load(scores + r * kAttentionBlock) - base);
     part += p;
-    store(scores + r * kBlock, p);
+    store(scores + r * kAttentionBlock, p);
   };
   for (row = row0; row + 4 <= row1; row += 4)
     for (int c = 0; c < 4; ++c) exponential(row + c, l[c]);
@@ -97,7 +97,7 @@ void softmax_block(Work<C>& w, const Spans& spans, int64_t width) {
       if (!softmax_column(w, column, span.row0, span.row1)) continue;
       const Vec<C> rescale = load(w.factor + column);
       for (int64_t d = 0; d < width; ++d) {
-        C* p = w.out + d * kBlock + column;
+        C* p = w.out + d * kAttentionBlock + column;
         store(p, load(p) * rescale);
       }
     }
@@ -107,18 +107,19 @@ void softmax_block(Work<C>& w, const Spans& spans, int64_t width) {
 // One block of keys for a block of queries.
 template <class T, class C>
 void attend(const AttentionForward<T>& a, Work<C>& w, const Sequence& s, int64_t kv_head,
-            const uint64_t (&counters)[kBlock], int64_t i0, int64_t j0) {
+            const uint64_t (&counters)[kAttentionBlock], int64_t i0, int64_t j0) {
   const Spans spans = spans_of<C>(s, i0, j0);
-  const int64_t padded = ceil_to(a.width, kWidestVector), first = s.first_key + j0;
+  const int64_t padded = ceil_to(a.width, kMaxFloatLanes), first = s.first_key + j0;
   const Rows<C> k = rows_of(a.k.data + first * a.k.row + kv_head * a.k.head, a.k.row, spans.rows,
                             a.width, w.keys, padded, false);
   const Rows<C> v = rows_of(a.v.data + first * a.v.row + kv_head * a.v.head, a.v.row, spans.rows,
                             a.width, w.values, padded, false);
   for (int n = 0; n < spans.flat_count; ++n) {
     const Rectangle& span = spans.flat[n];
-    tile_product<false, C>({w.scores + span.row0 * kBlock + span.column0, kBlock,
+    tile_product<false, C>({w.scores + span.row0 * kAttentionBlock + span.column0, kAttentionBlock,
                             k.data + span.row0 * k.stride, k.stride, 1, w.queries + span.column0,
-                            kBlock, span.row1 - span.row0, span.column1 - span.column0, a.width});
+                            kAttentionBlock, span.row1 - span.row0, span.column1 - span.column0,
+                            a.width});
   }
   if (a.cap > 0) cap_scores(w.scores, spans, a.cap);
   mask_scores(w.scores, s, spans);
@@ -129,9 +130,10 @@ void attend(const AttentionForward<T>& a, Work<C>& w, const Sequence& s, int64_t
     });
   for (int n = 0; n < spans.tall_count; ++n) {
     const Rectangle& span = spans.tall[n];
-    tile_product<true, C>({w.out + span.column0, kBlock, v.data + span.row0 * v.stride, 1, v.stride,
-                           w.scores + span.row0 * kBlock + span.column0, kBlock, a.width,
-                           span.column1 - span.column0, span.row1 - span.row0});
+    tile_product<true, C>({w.out + span.column0, kAttentionBlock, v.data + span.row0 * v.stride, 1,
+                           v.stride, w.scores + span.row0 * kAttentionBlock + span.column0,
+                           kAttentionBlock, a.width, span.column1 - span.column0,
+                           span.row1 - span.row0});
   }
 }
 
@@ -159,8 +161,8 @@ template <class T>
 void block_forward(const AttentionForward<T>& a, const Sequence& s, int64_t head, int64_t block,
                    compute_t<T>* scratch) {
   using C = compute_t<T>;
-  Work<C> w(scratch, ceil_to(a.width, kWidestVector));
-  const int64_t i0 = block * kBlock, rows = smaller(kBlock, s.queries - i0);
+  Work<C> w(scratch, ceil_to(a.width, kMaxFloatLanes));
+  const int64_t i0 = block * kAttentionBlock, rows = smaller(kAttentionBlock, s.queries - i0);
   const int64_t t0 = s.first_query + i0, kv_head = head / (a.heads / a.kv_heads);
   C* lse = a.lse + head * a.tokens + t0;
   // Location of the sums if there are segments.
@@ -168,12 +170,13 @@ void block_forward(const AttentionForward<T>& a, const Sequence& s, int64_t head
   // Scores are in units of log 2.
   pack_transposed(w.queries, a.q.data + t0 * a.q.row + head * a.q.head, a.q.row, rows, a.width,
                   static_cast<C>(a.scale * kLog2E));
-  for (int64_t x = 0; x < a.width * kBlock; ++x) w.out[x] = 0;
+  for (int64_t x = 0; x < a.width * kAttentionBlock; ++x) w.out[x] = 0;
   if (a.by_segments) resume_block(a, w, sums, rows, lse);
-  uint64_t counters[kBlock] = {};
+  uint64_t counters[kAttentionBlock] = {};
   if (a.drop_threshold > 0) dropout_counters(counters, a, s, head, i0);
   const int64_t end = keys_end(s, i0 + rows);
-  for (int64_t j0 = keys_begin(s, i0) / kBlock * kBlock; j0 < end; j0 += kBlock)
+  for (int64_t j0 = keys_begin(s, i0) / kAttentionBlock * kAttentionBlock; j0 < end;
+       j0 += kAttentionBlock)
     attend(a, w, s, kv_head, counters, i0, j0);
   for (int64_t i = 0; i < rows; ++i)
     w.factor[i] = finish_softmax(w.maximum[i], w.total[i], lse + i);
@@ -187,7 +190,7 @@ void block_forward(const AttentionForward<T>& a, const Sequence& s, int64_t head
 // --- few queries --------------------------------------------------------------------------------
 
 // Queries of all heads that share a key/value head, as rows: r = query * group + head in group.
-// Scores and probabilities are (rows, kBlock); here the lanes are along D.
+// Scores and probabilities are (rows, kAttentionBlock); here the lanes are along D.
 template <class C>
 TRIREME_INLINE void score_row(C* scores, const C* query, Rows<C> k, int64_t begin, int64_t end,
                               int64_t padded) {
@@ -211,7 +214,7 @@ template <class C>
 TRIREME_INLINE void softmax_row(Work<C>& w, int64_t r, int64_t begin, int64_t end, int64_t keys,
                                 int64_t padded) {
   constexpr int kN = kLanes<C>;
-  C* scores = w.scores + r * kBlock;
+  C* scores = w.scores + r * kAttentionBlock;
   const C none = -__builtin_inff();
   for (int64_t j = 0; j < begin; ++j) scores[j] = none;
   for (int64_t j = end; j < ceil_to(keys, kN); ++j) scores[j] = none;
@@ -245,7 +248,7 @@ void few_queries_forward(const AttentionForward<T>& a, const Sequence& s, int64_
   using C = compute_t<T>;
   const int64_t group = a.heads / a.kv_heads, rows = s.queries * group;
   // Whole vectors for every instruction set, so that rows_of may use the operands in place.
-  const int64_t padded = ceil_to(a.width, kWidestVector), used = ceil_to(a.width, kLanes<C>);
+  const int64_t padded = ceil_to(a.width, kMaxFloatLanes), used = ceil_to(a.width, kLanes<C>);
   Work<C> w(scratch, padded);
   for (int64_t i = 0; i < s.queries; ++i)
     pack_rows(w.queries + i * group * used, used,
@@ -253,9 +256,10 @@ void few_queries_forward(const AttentionForward<T>& a, const Sequence& s, int64_
               group, a.width, static_cast<C>(a.scale * kLog2E));
   for (int64_t x = 0; x < rows * used; ++x) w.out[x] = 0;
   const int64_t stop = keys_end(s, s.queries);
-  for (int64_t j0 = keys_begin(s, 0) / kBlock * kBlock; j0 < stop; j0 += kBlock) {
-    const int64_t keys = smaller(kBlock, stop - j0), first = s.first_key + j0;
-    const int64_t next = smaller(kBlock, stop - j0 - keys);
+  for (int64_t j0 = keys_begin(s, 0) / kAttentionBlock * kAttentionBlock; j0 < stop;
+       j0 += kAttentionBlock) {
+    const int64_t keys = smaller(kAttentionBlock, stop - j0), first = s.first_key + j0;
+    const int64_t next = smaller(kAttentionBlock, stop - j0 - keys);
     prefetch_rows(a.k.data + (first + keys) * a.k.row + kv_head * a.k.head, a.k.row, next, a.width);
     prefetch_rows(a.v.data + (first + keys) * a.v.row + kv_head * a.v.head, a.v.row, next, a.width);
     const Rows<C> k = rows_of(a.k.data + first * a.k.row + kv_head * a.k.head, a.k.row, keys,
@@ -266,14 +270,15 @@ void few_queries_forward(const AttentionForward<T>& a, const Sequence& s, int64_
       const int64_t i = r / group;
       const int64_t begin = clamped(keys_begin(s, i) - j0, 0, keys);
       const int64_t end = clamped(keys_end(s, i + 1) - j0, begin, keys);
-      C* const scores = w.scores + r * kBlock;
+      C* const scores = w.scores + r * kAttentionBlock;
       score_row(scores, w.queries + r * used, k, begin, end, used);
       // Whole vectors: softmax_row() hides the scores around them.
       for (int64_t j = begin / kLanes<C> * kLanes<C>; a.cap > 0 && j < end; j += kLanes<C>)
         store(scores + j, capped(load(scores + j), a.cap));
       softmax_row(w, r, begin, end, keys, used);
     }
-    tile_product<true, C>({w.out, used, w.scores, kBlock, 1, v.data, v.stride, rows, used, keys});
+    tile_product<true, C>(
+        {w.out, used, w.scores, kAttentionBlock, 1, v.data, v.stride, rows, used, keys});
   }
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t head = kv_head * group + r % group, t = s.first_query + r / group;
@@ -290,9 +295,10 @@ int64_t count_items(const AttentionForward<T>& a) {
   a.items[0] = 0;
   for (int64_t n = 0; n < a.sequences; ++n) {
     const Sequence s = sequence_of(a, n);
-    const int64_t items = s.queries == 0      ? 0
-                          : few_queries(a, s) ? a.kv_heads
-                                              : a.heads * ((s.queries + kBlock - 1) / kBlock);
+    const int64_t items = s.queries == 0 ? 0
+                          : few_queries(a, s)
+                              ? a.kv_heads
+                              : a.heads * ((s.queries + kAttentionBlock - 1) / kAttentionBlock);
     a.items[n + 1] = a.items[n] + items;
   }
   return a.items[a.sequences];
@@ -304,7 +310,7 @@ void run_item(const AttentionForward<T>& a, int64_t item, compute_t<T>* scratch)
   const Sequence s = sequence_of(a, n);
   if (few_queries(a, s)) return few_queries_forward(a, s, local, scratch);
   // The last block of queries sees most keys: start with it, so that the threads finish together.
-  const int64_t blocks = (s.queries + kBlock - 1) / kBlock;
+  const int64_t blocks = (s.queries + kAttentionBlock - 1) / kAttentionBlock;
   block_forward(a, s, local / blocks, blocks - 1 - local % blocks, scratch);
 }
 

@@ -9,7 +9,7 @@ namespace {
 // Starts from the results of earlier calls in out_sum and lse if attention is by segments, else
 // from zero. `own`: first of the thread's rows in the tile.
 template <int D, class T, class F, int kOwn>
-__device__ void begin_rows(Running<F, kOwn>& w, F (&sums)[kOwn][D / kRowLanes],
+__device__ void begin_rows(OnlineSoftmax<F, kOwn>& w, F (&sums)[kOwn][D / kRowLanes],
                            const cpu::AttentionForward<T>& a, const AttentionTile& t, int own,
                            int64_t head) {
   const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
@@ -54,7 +54,7 @@ __device__ void keep_weights(F* weights, const F (&p)[kOwn][kColumns],
 }
 
 template <int D, class T, class F, int kOwn>
-__device__ void finish_rows(const Running<F, kOwn>& w, const F (&sums)[kOwn][D / kRowLanes],
+__device__ void finish_rows(const OnlineSoftmax<F, kOwn>& w, const F (&sums)[kOwn][D / kRowLanes],
                             const cpu::AttentionForward<T>& a, const AttentionTile& t, int own,
                             int64_t head) {
 #pragma unroll
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) forward_kernel(cpu::Attent
   // Scores are in units of log 2.
   load_tile<D>(queries, a.q, head, t.first_query + t.row0, t.rows, a.width,
                static_cast<F>(static_cast<double>(a.scale) * kLog2E));
-  Running<F, kOwn> running;
+  OnlineSoftmax<F, kOwn> running;
   F sums[kOwn][D / kRowLanes];
   begin_rows<D>(running, sums, a, t, own, head);
   __syncwarp();  // a row's lanes have read lse before one of them writes it at the end

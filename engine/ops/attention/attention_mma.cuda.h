@@ -170,7 +170,7 @@ __device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, float cap,
 
 // softmax_tile() for the lane's two rows.
 template <int D, int kTiles>
-__device__ void softmax(Running<float, 2>& w, WarpTile<kTiles>& s, WarpTile<D / 8>& sums) {
+__device__ void softmax(OnlineSoftmax<float, 2>& w, WarpTile<kTiles>& s, WarpTile<D / 8>& sums) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float now = w.maximum[r];

@@ -27,7 +27,7 @@ __device__ void drop(WarpTile<kTiles>& s, const cpu::Attention<T>& a, const Atte
 
 // Starts from the results of earlier calls in out_sum and lse.
 template <int D, class T>
-__device__ void resume(Running<float, 2>& w, WarpTile<D / 8>& sums,
+__device__ void resume(OnlineSoftmax<float, 2>& w, WarpTile<D / 8>& sums,
                        const cpu::AttentionForward<T>& a, const AttentionTile& t, int64_t row,
                        int64_t head) {
 #pragma unroll
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   start_tile<D, kMmaRows>(queries, a.q, head, t.first_query + t.row0, t.rows, a.width);
   if (begin < end) start(begin, 0);
   commit_copies();
-  Running<float, 2> running{{-kInfinity, -kInfinity}, {0, 0}};
+  OnlineSoftmax<float, 2> running{{-kInfinity, -kInfinity}, {0, 0}};
   WarpTile<D / 8> sums;
   sums.clear();
   if (a.by_segments) resume<D>(running, sums, a, t, row, head);

@@ -19,7 +19,8 @@ TRIREME_INLINE int64_t ceil_to(int64_t x, int64_t multiple) {
 
 // --- blocks in and out --------------------------------------------------------------------------
 
-// to[d * kBlock + i] = factor * from[i * stride + d] for i < rows; zero up to a whole vector.
+// to[d * kAttentionBlock + i] = factor * from[i * stride + d] for i < rows; zero up to a whole
+// vector.
 template <class T, class C>
 void pack_transposed(C* to, const T* from, int64_t stride, int64_t rows, int64_t width, C factor) {
   constexpr int kN = kLanes<C>;
@@ -35,11 +36,11 @@ void pack_transposed(C* to, const T* from, int64_t stride, int64_t rows, int64_t
           square[r] = (used == kN ? load(p) : load_partial(p, used)) * factor;
       }
       transpose<Vec<C>>(square);
-      for (int r = 0; r < used; ++r) store(to + (d + r) * kBlock + i, square[r]);
+      for (int r = 0; r < used; ++r) store(to + (d + r) * kAttentionBlock + i, square[r]);
     }
 }
 
-// to[i * stride + d] = factor[i] * from[d * kBlock + i] for i < rows; += with kAdd.
+// to[i * stride + d] = factor[i] * from[d * kAttentionBlock + i] for i < rows; += with kAdd.
 template <bool kAdd, class T, class C>
 void unpack_transposed(T* to, int64_t stride, const C* from, int64_t rows, int64_t width,
                        const C* factor) {
@@ -49,7 +50,8 @@ void unpack_transposed(T* to, int64_t stride, const C* from, int64_t rows, int64
       Vec<C> square[kN];
       const int64_t used = smaller(kN, width - d);
       for (int r = 0; r < kN; ++r)
-        square[r] = r < used ? load(from + (d + r) * kBlock + i) * load(factor + i) : Vec<C>{};
+        square[r] =
+            r < used ? load(from + (d + r) * kAttentionBlock + i) * load(factor + i) : Vec<C>{};
       transpose<Vec<C>>(square);
       for (int r = 0; r < kN && i + r < rows; ++r) {
         T* p = to + (i + r) * stride + d;
@@ -172,15 +174,16 @@ struct Rectangle {
 struct Spans {
   int64_t j0, i0, rows, columns;  // columns that are queries; the last vector may be wider
   int flat_count = 0, tall_count = 0;
-  Rectangle flat[kBlock / kWidestVector];
-  bool masked[kBlock / kWidestVector];  // some elements of the flat rectangle are not seen
-  Rectangle tall[kBlock / 2];
+  Rectangle flat[kAttentionBlock / kMaxFloatLanes];
+  bool
+      masked[kAttentionBlock / kMaxFloatLanes];  // some elements of the flat rectangle are not seen
+  Rectangle tall[kAttentionBlock / 2];
 };
 
 // Fills spans.tall from spans.flat: neighbouring columns with the same rows form one rectangle.
 TRIREME_INLINE void find_tall_spans(Spans& spans, int64_t width, int64_t lanes) {
   for (int64_t column = 0; column < width; column += lanes) {
-    int64_t row0 = kBlock, row1 = 0;  // the rows that a column needs are contiguous
+    int64_t row0 = kAttentionBlock, row1 = 0;  // the rows that a column needs are contiguous
     for (int n = 0; n < spans.flat_count; ++n) {
       const Rectangle& flat = spans.flat[n];
       if (column < flat.column0 || column >= flat.column1) continue;
@@ -196,7 +199,7 @@ TRIREME_INLINE void find_tall_spans(Spans& spans, int64_t width, int64_t lanes) 
   }
 }
 
-// Splits the block into strips of kWidestVector keys, drops the columns that a strip does not need
+// Splits the block into strips of kMaxFloatLanes keys, drops the columns that a strip does not need
 // and joins equal neighbours: whole blocks stay whole, those on the diagonal become a staircase.
 template <class C>
 Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
@@ -204,11 +207,11 @@ Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
   Spans out;
   out.j0 = j0;
   out.i0 = i0;
-  out.rows = smaller(kBlock, s.keys - j0);
-  out.columns = smaller(kBlock, s.queries - i0);
+  out.rows = smaller(kAttentionBlock, s.keys - j0);
+  out.columns = smaller(kAttentionBlock, s.queries - i0);
   const int64_t width = ceil_to(out.columns, kN);
-  for (int64_t row = 0; row < out.rows; row += kWidestVector) {
-    const int64_t end = smaller(row + kWidestVector, out.rows);
+  for (int64_t row = 0; row < out.rows; row += kMaxFloatLanes) {
+    const int64_t end = smaller(row + kMaxFloatLanes, out.rows);
     // Columns seen by the first key of the strip from `low` on, by the last one before `high`.
     const int64_t low = j0 + row - s.offset - i0, high = j0 + end - 1 - s.offset + s.window - i0;
     const int64_t column0 = clamped(low, 0, width) / kN * kN;
@@ -236,7 +239,7 @@ void cap_scores(C* scores, const Spans& spans, C cap) {
     const Rectangle& span = spans.flat[n];
     for (int64_t row = span.row0; row < span.row1; ++row)
       for (int64_t column = span.column0; column < span.column1; column += kLanes<C>) {
-        C* p = scores + row * kBlock + column;
+        C* p = scores + row * kAttentionBlock + column;
         store(p, capped(load(p), cap));
       }
   }
@@ -253,11 +256,11 @@ void mask_scores(C* scores, const Sequence& s, const Spans& spans) {
     for (int64_t row = span.row0; row < span.row1; ++row) {
       const int64_t low = spans.j0 + row - s.offset - spans.i0;
       const int64_t high = low + s.window;
-      const auto first = static_cast<C>(clamped(low, 0, kBlock));
-      const auto end = static_cast<C>(clamped(high, 0, kBlock));
+      const auto first = static_cast<C>(clamped(low, 0, kAttentionBlock));
+      const auto end = static_cast<C>(clamped(high, 0, kAttentionBlock));
       for (int64_t column = span.column0; column < span.column1; column += kN) {
         if (column >= low && column + kN <= high) continue;
-        C* p = scores + row * kBlock + column;
+        C* p = scores + row * kAttentionBlock + column;
         const Vec<C> at = iota<Vec<C>>() + static_cast<C>(column);
         store(p, ((at >= first) & (at < end)) ? load(p) : hidden);
       }
@@ -279,11 +282,11 @@ TRIREME_INLINE int64_t find_item(const int64_t* offsets, int64_t sequences, int6
 
 // counters[i] = Philox block of key 0 for query i0 + i: four keys share a block of four words.
 template <class T>
-TRIREME_INLINE void dropout_counters(uint64_t (&counters)[kBlock], const Attention<T>& a,
+TRIREME_INLINE void dropout_counters(uint64_t (&counters)[kAttentionBlock], const Attention<T>& a,
                                      const Sequence& s, int64_t head, int64_t i0) {
-  for (int64_t i = 0; i < kBlock; ++i) {
+  for (int64_t i = 0; i < kAttentionBlock; ++i) {
     const int64_t query = smaller(i0 + i, s.queries - 1);
-    const auto row = static_cast<uint64_t>(a.global_row[s.first_query + query]);
+    const auto row = static_cast<uint64_t>(a.global_index[s.first_query + query]);
     const auto number = static_cast<uint64_t>(a.first_head + head);
     counters[i] = (row * static_cast<uint64_t>(a.total_heads) + number) << 22;
   }
@@ -333,7 +336,7 @@ TRIREME_INLINE Vec<C> dropout_factor(const uint32_t (&words)[kN], uint32_t thres
 // neighbours mostly share a Philox block.
 template <class T, class F>
 TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
-                                           const uint64_t (&counters)[kBlock],
+                                           const uint64_t (&counters)[kAttentionBlock],
                                            const Rectangle& span, const int32_t* positions, F&& f) {
   constexpr int kN = kLanes<compute_t<T>>;
   for (int64_t column = span.column0; column < span.column1; column += kN) {
@@ -345,7 +348,8 @@ TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
         group = position / 4;
         philox_words(words, counters + column, static_cast<uint64_t>(group), a.key);
       }
-      f(row * kBlock + column, dropout_factor(words[position % 4], a.drop_threshold, a.keep_scale));
+      f(row * kAttentionBlock + column,
+        dropout_factor(words[position % 4], a.drop_threshold, a.keep_scale));
     }
   }
 }
@@ -355,8 +359,8 @@ TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
 // to three rows after a span.
 template <class T, class F>
 TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const Sequence& s,
-                                     const uint64_t (&counters)[kBlock], const Spans& spans,
-                                     F&& f) {
+                                     const uint64_t (&counters)[kAttentionBlock],
+                                     const Spans& spans, F&& f) {
   constexpr int kN = kLanes<compute_t<T>>;
   for (int n = 0; n < spans.flat_count; ++n) {
     const Rectangle& span = spans.flat[n];
@@ -369,7 +373,8 @@ TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const Sequence& s,
         uint32_t words[4][kN];
         philox_words(words, counters + column, static_cast<uint64_t>(spans.j0 + row) / 4, a.key);
         for (int w = 0; w < 4; ++w)
-          f((row + w) * kBlock + column, dropout_factor(words[w], a.drop_threshold, a.keep_scale));
+          f((row + w) * kAttentionBlock + column,
+            dropout_factor(words[w], a.drop_threshold, a.keep_scale));
       }
   }
 }

@@ -136,7 +136,7 @@ __device__ F cap_slope(F capped_score, F cap) {
 // Number of the first word of (query, head): query is a row of q.
 template <class T>
 __device__ uint64_t dropout_row(const cpu::Attention<T>& a, int64_t query, int64_t head) {
-  const auto row = static_cast<uint64_t>(a.global_row[query]);
+  const auto row = static_cast<uint64_t>(a.global_index[query]);
   return (row * static_cast<uint64_t>(a.total_heads) + static_cast<uint64_t>(a.first_head + head))
          << 24;
 }
@@ -256,14 +256,14 @@ __device__ void weighted_sums(F (&sums)[Tile::kOwn][D / kRowLanes], const F* wei
 
 // The running softmax of a thread's rows: base-2 maximum, and the thread's share of the sum.
 template <class F, int kOwn>
-struct Running {
+struct OnlineSoftmax {
   F maximum[kOwn], total[kOwn];
 };
 
 // Replaces the scores, which are base-2 and -inf for keys that the row does not see, by
 // probabilities relative to the running maximum; rescales older sums.
 template <class F, int kOwn, int kColumns, int kSums>
-__device__ void softmax_tile(Running<F, kOwn>& w, F (&scores)[kOwn][kColumns],
+__device__ void softmax_tile(OnlineSoftmax<F, kOwn>& w, F (&scores)[kOwn][kColumns],
                              F (&sums)[kOwn][kSums]) {
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {

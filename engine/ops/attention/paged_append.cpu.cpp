@@ -32,7 +32,7 @@ TRIREME_INLINE Bytes nearest_integers(Vec<float> v) {
 template <class T>
 TRIREME_INLINE void encode_int8(uint8_t* codes, const T* x, float inverse, int64_t n) {
   for_vectors<float>(n, [&](int64_t i, auto lanes) {
-    const Bytes bytes = nearest_integers(rounded(load_lanes(x + i, lanes) * inverse));
+    const Bytes bytes = nearest_integers(opaque(load_lanes(x + i, lanes) * inverse));
     __builtin_memcpy(codes + i, &bytes, static_cast<size_t>(smaller(n - i, kLanes<float>)));
   });
 }
@@ -40,7 +40,7 @@ TRIREME_INLINE void encode_int8(uint8_t* codes, const T* x, float inverse, int64
 template <class F, class T>
 TRIREME_INLINE void encode_fp8(uint8_t* codes, const T* x, float inverse, int64_t n) {
   for_vectors<float>(n, [&](int64_t i, auto lanes) {
-    const Vec<float> v = rounded(load_lanes(x + i, lanes) * inverse);
+    const Vec<float> v = opaque(load_lanes(x + i, lanes) * inverse);
     for (int64_t k = 0; k < smaller(n - i, kLanes<float>); ++k) codes[i + k] = F(v[k]).bits;
   });
 }

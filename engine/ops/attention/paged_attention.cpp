@@ -153,8 +153,8 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
   check_operand(op, "context_lens", context_lens, DType::kI32, {sequences});
   TRIREME_CHECK(kv_heads > 0 && heads > 0 && heads % kv_heads == 0, op, ": ", heads,
                 " query heads cannot share ", kv_heads, " key/value heads");
-  TRIREME_CHECK(q.size(2) <= cpu::kWidestPagedHead, op, ": heads of ", q.size(2),
-                " elements, at most ", cpu::kWidestPagedHead);
+  TRIREME_CHECK(q.size(2) <= cpu::kMaxPagedHeadDim, op, ": heads of ", q.size(2),
+                " elements, at most ", cpu::kMaxPagedHeadDim);
   TRIREME_CHECK(std::isfinite(args.scale) && std::isfinite(args.soft_cap) && args.soft_cap >= 0 &&
                     args.window >= 0 && args.max_queries > 0 && args.longest_context >= 0,
                 op, ": scale ", args.scale, ", soft_cap ", args.soft_cap, ", window ", args.window,
@@ -170,7 +170,7 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
     partial = ctx.allocate("paged_attention.partial", sums, {sequences, rows, heads, q.size(2)});
     partial_lse = ctx.allocate("paged_attention.lse", sums, {sequences, rows, heads});
   } else {
-    const int64_t padded = round_up(q.size(2), cpu::kWidestVector);
+    const int64_t padded = round_up(q.size(2), cpu::kMaxFloatLanes);
     work = ctx.allocate("paged_attention.scratch", sums, {ctx.threads, cpu::paged_scratch(padded)});
     items = ctx.allocate("paged_attention.items", DType::kI64, {sequences + 1});
   }

@@ -260,7 +260,7 @@ template <class T>
 void attend(const PagedAttention<T>& a, const PagedPools& pools, const Tile& t, int thread) {
   using C = compute_t<T>;
   Work<C> w(
-      static_cast<C*>(pools.scratch) + thread * paged_scratch(ceil_to(a.width, kWidestVector)),
+      static_cast<C*>(pools.scratch) + thread * paged_scratch(ceil_to(a.width, kMaxFloatLanes)),
       a.width);
   const C factor = static_cast<C>(static_cast<double>(a.scale) * kLog2E);
   for (int64_t r = 0; r < t.rows; ++r) {

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kBlockedThreads, 2)
   F* const values = keys + Tile::kTile;
   F* const weights = values + Tile::kTile;
   load_queries<D>(queries, a, p);
-  Running<F, kOwn> running;
+  OnlineSoftmax<F, kOwn> running;
   F sums[kOwn][D / kRowLanes];
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(cpu::PagedAttentio
   // Empty sequences end where the sequence of the token starts: they are before it.
   if (token >= a.cu_q[a.sequences]) return;
   const int64_t queries = a.cu_q[low + 1] - a.cu_q[low];
-  const int64_t parts = cpu::PagedParts::of(queries, a.lengths[low]).count;
+  const int64_t parts = cpu::KvSplits::of(queries, a.lengths[low]).count;
   if (parts == 1) return;
   const int64_t first = low * cpu::kMaxPagedParts + token - a.cu_q[low];
   const F* const lse = a.partial_lse + first * a.heads + head;

@@ -7,7 +7,7 @@
 
 namespace trireme::cpu {
 
-inline constexpr int64_t kWidestPagedHead = 256;
+inline constexpr int64_t kMaxPagedHeadDim = 256;
 
 template <class T>
 struct PagedAttention {
@@ -23,7 +23,7 @@ struct PagedAttention {
   C scale;
   C cap;           // soft cap of base-2 scores: soft_cap * log2(e); 0: none
   int64_t window;  // 0: unlimited
-  // GPU only: upper bound of the number of parts (PagedParts) of any sequence. If sequence n has
+  // GPU only: upper bound of the number of parts (KvSplits) of any sequence. If sequence n has
   // several parts, part p of query i stores two results for each head, at row p * queries + i of n:
   // its softmax-weighted mean of values in partial (sequences, kMaxPagedParts, heads, width), and
   // the base-2 logarithm of its sum of exponentials in partial_lse (sequences, kMaxPagedParts,
@@ -36,10 +36,10 @@ struct PagedAttention {
 // sequences. There are enough parts that few sequences of one query fill the device. Many queries
 // fill it themselves: a sequence has several parts only if parts * queries <= kMaxPagedParts.
 inline constexpr int64_t kMaxPagedParts = 32, kMinPartKeys = 256, kPartTile = 64;
-struct PagedParts {
+struct KvSplits {
   int64_t count, keys;  // keys of a part
 
-  static TRIREME_HOST_DEVICE PagedParts of(int64_t queries, int64_t keys) {
+  static TRIREME_HOST_DEVICE KvSplits of(int64_t queries, int64_t keys) {
     const int64_t most = queries > kMaxPagedParts || queries < 1 ? 1 : kMaxPagedParts / queries;
     const int64_t wanted = (keys + kMinPartKeys - 1) / kMinPartKeys;
     const int64_t count = wanted < 1 ? 1 : wanted < most ? wanted : most;

@@ -178,7 +178,8 @@ struct WarpResult {
 };
 
 template <int D>
-__device__ void leave(WarpResult<D>& to, const Running<float, 2>& w, const WarpTile<D / 8>& sums) {
+__device__ void leave(WarpResult<D>& to, const OnlineSoftmax<float, 2>& w,
+                      const WarpTile<D / 8>& sums) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = lane_row() + 8 * r;
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   if (p.begin < p.end) tiles.start(p.begin);
   commit_copies();
   // The first warp has the sinks.
-  Running<float, 2> running{{-kInfinity, -kInfinity}, {0, 0}};
+  OnlineSoftmax<float, 2> running{{-kInfinity, -kInfinity}, {0, 0}};
   if (warp == 0)
 #pragma unroll
     for (int r = 0; r < 2; ++r)

@@ -68,7 +68,7 @@ __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
   p.t.window = a.window > 0 ? a.window : 2 * kUnlimited;
   p.t.row0 = (slot - first_slot(n)) * kRows;
   const int64_t rows = smaller(kRows, p.t.queries * p.group - p.t.row0);
-  const auto parts = cpu::PagedParts::of(p.t.queries, p.t.keys);
+  const auto parts = cpu::KvSplits::of(p.t.queries, p.t.keys);
   p.parts = parts.count;
   if (p.part >= p.parts || rows <= 0) return p;
   p.t.rows = static_cast<int>(rows);

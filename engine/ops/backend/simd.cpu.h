@@ -235,7 +235,7 @@ inline constexpr S kRoundingShift = std::is_same_v<S, double> ? S(0x1.8p52) : S(
 // Fusing depends on the machine, and some results must be equal on all machines (8-bit codes,
 // stored and compared in every bit).
 template <class V>
-TRIREME_INLINE V rounded(V v) {
+TRIREME_INLINE V opaque(V v) {
 #if defined(__x86_64__)
   asm("" : "+v"(v));
 #else

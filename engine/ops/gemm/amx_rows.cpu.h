@@ -71,7 +71,7 @@ void multiply_block(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t bl
                     float (&sums)[kPanelRows][kPanelRows]) {
   const int64_t steps = packed_columns(a.k) / kTileColumns, whole = a.k / kTileColumns;
   const int64_t x_stride = steps * kTileRows * kTileColumns;
-  const auto* const x = reinterpret_cast<const bf16*>(a.x32) + block * x_stride;
+  const auto* const x = reinterpret_cast<const bf16*>(a.packed_x) + block * x_stride;
   const bf16* const w = a.w + first * a.w_stride;
   tiles.template zero<0>();
   tiles.template zero<1>();
@@ -148,13 +148,14 @@ void multiply_panel(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t co
   }
 }
 
-// As gemm_rows(), with a.n of at least 16; a.x32 is scratch of packed_tiles(m, k) bfloat16 numbers.
+// As gemm_rows(), with a.n of at least 16; a.packed_x is scratch of packed_tiles(m, k) bfloat16
+// numbers.
 template <class Tiles>
 void multiply_by_tiles(const Gemv<bf16>& a, int threads) {
   const int64_t steps = packed_columns(a.k) / kTileColumns;
   const int64_t blocks = (a.m + kTileRows - 1) / kTileRows;
   parallel_for(threads, blocks * steps, 8, [&a, steps](int64_t begin, int64_t end) {
-    auto* const x = reinterpret_cast<bf16*>(a.x32);
+    auto* const x = reinterpret_cast<bf16*>(a.packed_x);
     for (int64_t i = begin; i < end; ++i)
       pack_tile(a, i / steps, i % steps, x + i * kTileRows * kTileColumns);
   });

@@ -185,7 +185,7 @@ void set_scaling(const MatmulDesc& desc, const GemmProblem& g) {
                " cannot multiply 8-bit floats with scales of groups, 12.9 can; use one scale for "
                "each tensor");
   const auto mode = [](Float8Scaling scaling) {
-    return static_cast<int32_t>(scaling == Float8Scaling::kRow
+    return static_cast<int32_t>(scaling == Float8Scaling::kRowGroup
                                     ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
                                     : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
   };

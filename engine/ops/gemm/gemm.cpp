@@ -132,10 +132,11 @@ void gemm_streamed(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
 // Any number of rows, each with the bits it would have alone.
 template <class T>
 void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
-  const Activation x32 = ctx.allocate("gemm.x32", DType::kF32, {g.m, cpu::packed_columns(g.k)});
+  const Activation x32 =
+      ctx.allocate("gemm.packed_x", DType::kF32, {g.m, cpu::packed_columns(g.k)});
   if (ctx.planning()) return;
   cpu::Gemv<T> v = gemv_of<T>(g, p);
-  v.x32 = x32->as<float>();
+  v.packed_x = x32->as<float>();
 #if TRIREME_BUILT_AVX512
   if constexpr (std::is_same_v<T, bf16>)
     if (uses_bf16_dots(gemm_processor(*ctx.gemm))) return cpu::avx512::gemm_dot(v, ctx.threads);
@@ -147,7 +148,7 @@ void gemm_by_amx(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   const Activation tiles = ctx.allocate("gemm.tiles", DType::kBF16, {cpu::packed_tiles(g.m, g.k)});
   if (ctx.planning()) return;
   cpu::Gemv<bf16> v = gemv_of<bf16>(g, p);
-  v.x32 = static_cast<float*>(tiles->raw());
+  v.packed_x = static_cast<float*>(tiles->raw());
 #if TRIREME_BUILT_AVX512
   cpu::avx512::gemm_amx(v, ctx.threads);
 #else
@@ -258,7 +259,7 @@ void linear_forward_packed(Ctx& ctx, const Tensor& y, const ConstTensor& x, cons
   if (x.dtype() == packed_dtype(w)) return product(y, x, bias);
   TRIREME_CHECK(packed_dtype(w) == DType::kF32, "linear_forward_packed: x is ", x.dtype(),
                 ", the weight ", packed_dtype(w));
-  const Activation x32 = widened(ctx, "gemm.x32", x);
+  const Activation x32 = widened(ctx, "gemm.packed_x", x);
   through_float32(ctx, g, y, bias, [&](const Tensor& y32, const ConstTensor& bias32) {
     product(y32, *x32, bias32);
   });

@@ -82,7 +82,7 @@ template <class Products, class T>
 void pack_row(const Gemv<T>& a, int64_t i) {
   const int64_t of_block = block_rows(a.m), first = i / of_block * of_block;
   const int64_t rows = smaller(of_block, a.m - first);
-  auto* to = reinterpret_cast<typename Products::Row*>(a.x32) + first * packed_columns(a.k) +
+  auto* to = reinterpret_cast<typename Products::Row*>(a.packed_x) + first * packed_columns(a.k) +
              (i - first) * kStep;
   const T* const x = a.x + i * a.x_stride;
   for (int64_t c = 0; c < a.k; c += kStep, to += rows * kStep) {
@@ -199,7 +199,7 @@ template <class Out>
   Out* const y = static_cast<Out*>(a.y) + row * a.y_stride + column;
   for (int64_t j = 0; j < count; j += kLane) {
     const int64_t width = smaller(kLane, count - j);
-    Floats value = rounded(a.alpha * sum_each(*reinterpret_cast<Floats(*)[kLane]>(sums + j)));
+    Floats value = opaque(a.alpha * sum_each(*reinterpret_cast<Floats(*)[kLane]>(sums + j)));
     if (bias != nullptr) value += load_partial(bias + column + j, width);
     if (a.accumulate) value += load_partial(y + j, width);
     store_partial(y + j, width, value);
@@ -214,7 +214,7 @@ void panel(const auto& a, int64_t row, int64_t rows, int64_t j, int64_t n) {
   Floats sums[Shape::kGroups][Shape::kRows * kGroup] = {};
   const int64_t piece = piece_columns(rows), whole = a.k / kStep * kStep, groups = n / kGroup;
   const auto* const x =
-      reinterpret_cast<const typename Products::Row*>(a.x32) + row * packed_columns(a.k);
+      reinterpret_cast<const typename Products::Row*>(a.packed_x) + row * packed_columns(a.k);
   // Weight to prefetch: group g of the piece at c, continuing into the next piece and the next
   // panel, which is usually this thread's.
   const auto ahead_of = [&](int64_t g, int64_t c) -> const Weight* {

@@ -27,8 +27,8 @@ struct Gemv {
   int64_t w_stride = 0;
   const T* x = nullptr;  // (m, k) with row stride `x_stride`
   int64_t x_stride = 0;
-  float* x32 = nullptr;  // scratch: x as packed by gemm_rows.cpu.h or amx_rows.cpu.h
-  void* y = nullptr;     // (m, n) with row stride `y_stride`
+  float* packed_x = nullptr;  // scratch: x as packed by gemm_rows.cpu.h or amx_rows.cpu.h
+  void* y = nullptr;          // (m, n) with row stride `y_stride`
   int64_t y_stride = 0;
   bool y_float32 = true;       // else T
   const void* bias = nullptr;  // (n) of y's type, or null

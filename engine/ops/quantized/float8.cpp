@@ -12,7 +12,7 @@ namespace {
 int64_t group_rows(Float8Scaling scaling) {
   switch (scaling) {
     case Float8Scaling::kTensor: return 0;
-    case Float8Scaling::kRow: return 1;
+    case Float8Scaling::kRowGroup: return 1;
     case Float8Scaling::kBlock: return kFloat8Block;
   }
   TRIREME_UNREACHABLE("float8 scaling ", static_cast<int>(scaling));
@@ -66,7 +66,7 @@ Shape float8_inverse_shape(Float8Scaling scaling, const Shape& codes) {
   if (scaling == Float8Scaling::kTensor) return {1};
   TRIREME_CHECK(codes.rank() == 2, "float8: codes in groups are ", codes, ", expected (R, C)");
   const int64_t across = ceil_div(codes[1], kFloat8Block);
-  if (scaling == Float8Scaling::kRow) return {across, codes[0]};
+  if (scaling == Float8Scaling::kRowGroup) return {across, codes[0]};
   return {ceil_div(codes[0], kFloat8Block), cpu::float8_blocks_in_row(codes[1])};
 }
 

@@ -10,7 +10,7 @@
 //
 // The shape of `inverse` determines which elements share a scale:
 //   kTensor   (1)                                  all
-//   kRow      (ceil(C / 128), R)                   128 neighbours in a row of an (R, C) tensor:
+//   kRowGroup (ceil(C / 128), R)                   128 neighbours in a row of an (R, C) tensor:
 //                                                  activations. Transposed, as the matrix product
 //                                                  reads it
 //   kBlock    (ceil(R / 128), ceil(C / 128))       a block of 128 by 128: weights. Its second size
@@ -49,7 +49,7 @@ void quantize_float8(Ctx& ctx, const Tensor& codes, const Tensor& inverse, const
                      const ConstTensor& scale, Float8Format format);
 
 // Quantizes every group of x (R, C) with its own scale, max / amax of the group (1 if that amax is
-// 0 or not finite). scaling: kRow or kBlock.
+// 0 or not finite). scaling: kRowGroup or kBlock.
 void quantize_float8_groups(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
                             const ConstTensor& x, Float8Format format, Float8Scaling scaling);
 

@@ -8,8 +8,8 @@
 // On a GPU cuBLASLt multiplies the codes:
 //   one scale for each operand (kTensor, kTensor)         compute capability 8.9 and higher (Ada,
 //                                                         Hopper)
-//   scales of groups (both kRow, or kRow and kBlock)      9.0 (Hopper) only, with cuBLASLt 12.9
-//                                                         and later
+//   scales of groups (both kRowGroup, or kRowGroup and    9.0 (Hopper) only, with cuBLASLt 12.9
+//   kBlock)                                               and later
 // Requirements: K and N are multiples of 16, and M of 4 with scales of groups; codes, C and scales
 // of groups are 16-byte aligned; A and B are not both E5M2. The CPU has the same requirements and
 // decodes both operands to float32. For a float64 C both devices decode to float64, which separates

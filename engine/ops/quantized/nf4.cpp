@@ -56,7 +56,7 @@ constexpr float kScaleMagnitude[129] = {0.0f,           5.5000004e-07f,  3.25000
 
 cpu::Nf4Tables nf4_tables() {
   cpu::Nf4Tables tables;
-  for (int i = 0; i < cpu::kNf4Values; ++i) tables.value[i] = cpu::kNf4Value[i];
+  for (int i = 0; i < cpu::kNf4ValueCount; ++i) tables.value[i] = cpu::kNf4Value[i];
   for (int i = 0; i < 256; ++i)
     tables.scale[i] = i < 127 ? -kScaleMagnitude[127 - i] : kScaleMagnitude[i - 127];
   return tables;

@@ -38,7 +38,7 @@ void quantize_nf4(const Nf4Weight<const T>& a, int threads) {
       for (float& v : x) v *= inverse;
       int code[kNf4Width] = {};
 #pragma GCC unroll 15
-      for (int k = 0; k + 1 < kNf4Values; ++k) {
+      for (int k = 0; k + 1 < kNf4ValueCount; ++k) {
         const float bound = nf4_bound(k);
         for (int64_t i = 0; i < kNf4Width; ++i) code[i] += x[i] > bound ? 1 : 0;
       }
@@ -55,8 +55,8 @@ void dequantize_nf4(const Nf4Decode<T>& a, const Nf4Tables& tables, int threads)
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t at = r * a.columns + b * kNf4Width, width = width_of(a.columns, b);
       const float scale = nf4_scale_at(a.scales, tables.scale, r, b, blocks);
-      T value[kNf4Values];
-      for (int k = 0; k < kNf4Values; ++k) value[k] = convert_float<T>(tables.value[k] * scale);
+      T value[kNf4ValueCount];
+      for (int k = 0; k < kNf4ValueCount; ++k) value[k] = convert_float<T>(tables.value[k] * scale);
       for (int64_t i = 0; i < width; i += 2) {
         const unsigned two = a.codes[(at + i) / 2];
         a.w[at + i] = value[two >> 4];

@@ -12,13 +12,13 @@ constexpr int kWidth = cpu::kNf4Width;
 static_assert(kWidth == 2 * kWarp);
 
 struct Bounds {
-  float v[cpu::kNf4Values - 1];
+  float v[cpu::kNf4ValueCount - 1];
 };
 
 __device__ unsigned nf4_code(float x, const Bounds& bounds) {
   unsigned code = 0;
 #pragma unroll
-  for (int k = 0; k + 1 < cpu::kNf4Values; ++k) code += x > bounds.v[k] ? 1u : 0u;
+  for (int k = 0; k + 1 < cpu::kNf4ValueCount; ++k) code += x > bounds.v[k] ? 1u : 0u;
   return code;
 }
 
@@ -49,9 +49,9 @@ template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(cpu::Nf4Decode<T> a, cpu::Nf4Tables tables, int64_t packs, int64_t items) {
   begin_kernel();
-  __shared__ float values[cpu::kNf4Values], scales[256];
+  __shared__ float values[cpu::kNf4ValueCount], scales[256];
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread < cpu::kNf4Values) values[thread] = tables.value[thread];
+  if (thread < cpu::kNf4ValueCount) values[thread] = tables.value[thread];
   scales[thread] = tables.scale[thread];
   __syncthreads();
   const int64_t blocks = quotient(a.columns + kWidth - 1, kWidth);
@@ -84,7 +84,7 @@ template <class T>
 void quantize_nf4(Context& gpu, const cpu::Nf4Weight<const T>& a) {
   const int64_t blocks = blocks_for(a.columns, kWidth);
   Bounds bounds;
-  for (int k = 0; k + 1 < cpu::kNf4Values; ++k) bounds.v[k] = cpu::nf4_bound(k);
+  for (int k = 0; k + 1 < cpu::kNf4ValueCount; ++k) bounds.v[k] = cpu::nf4_bound(k);
   const Grid grid{.blocks = {blocks_for(a.rows * blocks, kWarps)}, .threads = kThreads};
   launch(gpu, "quantize_nf4", encode_kernel<T>, grid, a, blocks, bounds);
 }

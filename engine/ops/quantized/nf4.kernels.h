@@ -7,28 +7,28 @@
 
 namespace trireme::cpu {
 
-inline constexpr int kNf4Values = 16, kNf4Width = 64;
+inline constexpr int kNf4ValueCount = 16, kNf4Width = 64;
 // Values of the NF4 type, as published by its authors.
-inline constexpr float kNf4Value[kNf4Values] = {-1.0f,
-                                                -0.6961928009986877f,
-                                                -0.5250730514526367f,
-                                                -0.39491748809814453f,
-                                                -0.28444138169288635f,
-                                                -0.18477343022823334f,
-                                                -0.09105003625154495f,
-                                                0.0f,
-                                                0.07958029955625534f,
-                                                0.16093020141124725f,
-                                                0.24611230194568634f,
-                                                0.33791524171829224f,
-                                                0.44070982933044434f,
-                                                0.5626170039176941f,
-                                                0.7229568362236023f,
-                                                1.0f};
+inline constexpr float kNf4Value[kNf4ValueCount] = {-1.0f,
+                                                    -0.6961928009986877f,
+                                                    -0.5250730514526367f,
+                                                    -0.39491748809814453f,
+                                                    -0.28444138169288635f,
+                                                    -0.18477343022823334f,
+                                                    -0.09105003625154495f,
+                                                    0.0f,
+                                                    0.07958029955625534f,
+                                                    0.16093020141124725f,
+                                                    0.24611230194568634f,
+                                                    0.33791524171829224f,
+                                                    0.44070982933044434f,
+                                                    0.5626170039176941f,
+                                                    0.7229568362236023f,
+                                                    1.0f};
 
 // Values of the codes of weights, and of the codes of double-quantized scales.
 struct Nf4Tables {
-  float value[kNf4Values];
+  float value[kNf4ValueCount];
   float scale[256];
 };
 

@@ -45,7 +45,7 @@ TRIREME_INLINE void quantize_block(const Floats (&v)[kParts], int8_t* codes, flo
   }
   Ints sums{};
   for (int part = 0; part < kParts; ++part) {
-    const Floats shifted = rounded(v[part] * inverse) + kRoundingShift<float>;
+    const Floats shifted = opaque(v[part] * inverse) + kRoundingShift<float>;
     const Ints q = __builtin_bit_cast(Ints, shifted) -
                    __builtin_bit_cast(Ints, splat<Floats>(kRoundingShift<float>));
     store_bytes(codes + part * kLanes<float>, q);

@@ -18,7 +18,7 @@ static_assert(kQuantBlock == cpu::kBlockColumns && kWeightGroup == cpu::kGroupRo
 bool four_bits(BlockFormat format) { return format == BlockFormat::kQ4_0; }
 int64_t blocks_of(int64_t columns) { return ceil_div(columns, kQuantBlock); }
 
-void check_matrix(const char* op, const BlockMatrix& m) {
+void check_matrix(const char* op, const QuantizedMatrix& m) {
   TRIREME_CHECK(m.rows >= 0 && m.columns > 0, op, ": a matrix of ", m.rows, " x ", m.columns);
   check_operand(op, "the blocks", m.bytes, DType::kU8,
                 {block_matrix_bytes(m.format, m.rows, m.columns)});
@@ -35,7 +35,7 @@ struct QuantBlockAddress {
   int64_t group, scale;  // bytes
   int64_t lane;
 };
-QuantBlockAddress place_of(const BlockMatrix& m, int64_t row, int64_t block) {
+QuantBlockAddress place_of(const QuantizedMatrix& m, int64_t row, int64_t block) {
   const int64_t bytes = cpu::group_block_bytes(four_bits(m.format));
   const int64_t lane = row % kWeightGroup;
   const int64_t group = (row / kWeightGroup * blocks_of(m.columns) + block) * bytes;
@@ -47,7 +47,7 @@ int64_t code_offset(const QuantBlockAddress& at, int64_t i) {
   return at.group + cpu::kGroupScaleBytes + i / 4 * cpu::kPieceBytes + at.lane * 4 + i % 4;
 }
 
-void decode_block(const BlockMatrix& m, int64_t row, int64_t block, float* out) {
+void decode_block(const QuantizedMatrix& m, int64_t row, int64_t block, float* out) {
   const auto* const bytes = m.bytes.as<uint8_t>();
   const QuantBlockAddress at = place_of(m, row, block);
   f16 half;
@@ -66,7 +66,7 @@ void decode_block(const BlockMatrix& m, int64_t row, int64_t block, float* out) 
 }
 
 template <class T>
-void decode_row(const BlockMatrix& m, int64_t row, T* out) {
+void decode_row(const QuantizedMatrix& m, int64_t row, T* out) {
   float numbers[kQuantBlock];
   for (int64_t begin = 0; begin < m.columns; begin += kQuantBlock) {
     decode_block(m, row, begin / kQuantBlock, numbers);
@@ -97,7 +97,7 @@ int64_t block_matrix_bytes(BlockFormat format, int64_t rows, int64_t columns) {
                      cpu::group_block_bytes(four_bits(format)));
 }
 
-void store_block(const BlockMatrix& matrix, const Tensor& bytes, int64_t row, int64_t block,
+void store_block(const QuantizedMatrix& matrix, const Tensor& bytes, int64_t row, int64_t block,
                  const std::byte* from) {
   auto* const to = bytes.as<uint8_t>();
   const QuantBlockAddress at = place_of(matrix, row, block);
@@ -106,7 +106,7 @@ void store_block(const BlockMatrix& matrix, const Tensor& bytes, int64_t row, in
     to[code_offset(at, i)] = std::to_integer<uint8_t>(from[2 + i]);
 }
 
-void decode_blocks(Ctx& ctx, const Tensor& w, const BlockMatrix& matrix) {
+void decode_blocks(Ctx& ctx, const Tensor& w, const QuantizedMatrix& matrix) {
   const char* const op = "decode_blocks";
   check_matrix(op, matrix);
   check_type(op, "w", w);
@@ -126,7 +126,7 @@ void decode_blocks(Ctx& ctx, const Tensor& w, const BlockMatrix& matrix) {
   });
 }
 
-void embedding_forward_blocks(Ctx& ctx, const Tensor& y, const BlockMatrix& table,
+void embedding_forward_blocks(Ctx& ctx, const Tensor& y, const QuantizedMatrix& table,
                               const ConstTensor& ids, const TableShard& shard) {
   const char* const op = "embedding_forward_blocks";
   check_matrix(op, table);
@@ -212,10 +212,10 @@ void run_product(Ctx& ctx, const cpu::BlockProduct<T>& a) {
 }  // namespace
 
 void block_product(Ctx& ctx, const Tensor& y, const QuantizedRows& x, int64_t first_row,
-                   std::span<const BlockMatrix> parts, const ConstTensor& bias) {
+                   std::span<const QuantizedMatrix> parts, const ConstTensor& bias) {
   const char* const op = "block_product";
   int64_t outputs = 0;
-  for (const BlockMatrix& part : parts) {
+  for (const QuantizedMatrix& part : parts) {
     check_matrix(op, part);
     TRIREME_CHECK(part.columns == x.columns, op, ": x has ", x.columns, " columns, the weight ",
                   part.columns);
@@ -231,7 +231,7 @@ void block_product(Ctx& ctx, const Tensor& y, const QuantizedRows& x, int64_t fi
   const int64_t blocks = blocks_of(x.columns);
   dispatch_narrow(op, y.dtype(), [&]<class T>() {
     int64_t output = 0;
-    for (const BlockMatrix& part : parts) {
+    for (const QuantizedMatrix& part : parts) {
       run_product<T>(ctx, {.w = part.bytes.as<uint8_t>(),
                            .four_bits = four_bits(part.format),
                            .n = part.rows,
@@ -252,7 +252,7 @@ void block_product(Ctx& ctx, const Tensor& y, const QuantizedRows& x, int64_t fi
 namespace {
 
 // Rows `first` .. `end` of a matrix; `first` must be the first row of a group.
-BlockMatrix rows_of(const BlockMatrix& m, int64_t first, int64_t end) {
+QuantizedMatrix rows_of(const QuantizedMatrix& m, int64_t first, int64_t end) {
   const int64_t begin = block_matrix_bytes(m.format, first, m.columns);
   const int64_t bytes = block_matrix_bytes(m.format, end - first, m.columns);
   return {m.format, end - first, m.columns, m.bytes.slice(0, begin, begin + bytes)};
@@ -260,16 +260,16 @@ BlockMatrix rows_of(const BlockMatrix& m, int64_t first, int64_t end) {
 
 // Decodes the weights in pieces that may stay in the second-level cache, and multiplies.
 void multiply_decoded(Ctx& ctx, const Tensor& y, const ConstTensor& x,
-                      std::span<const BlockMatrix> parts, const ConstTensor& bias) {
+                      std::span<const QuantizedMatrix> parts, const ConstTensor& bias) {
   constexpr int64_t kPieceElements = 1 << 24;
   const int64_t columns = x.size(1);
   int64_t most = 0;
-  for (const BlockMatrix& part : parts) most = std::max(most, part.rows);
+  for (const QuantizedMatrix& part : parts) most = std::max(most, part.rows);
   const int64_t piece =
       std::min(most, round_up(std::max<int64_t>(kPieceElements / columns, 1), kWeightGroup));
   const Activation memory = ctx.allocate("decoded weights", x.dtype(), {piece, columns});
   int64_t output = 0;
-  for (const BlockMatrix& part : parts) {
+  for (const QuantizedMatrix& part : parts) {
     for (int64_t row = 0; row < part.rows; row += piece) {
       const int64_t end = std::min(part.rows, row + piece);
       const Tensor w = memory->slice(0, 0, end - row);
@@ -286,7 +286,7 @@ void multiply_decoded(Ctx& ctx, const Tensor& y, const ConstTensor& x,
 }  // namespace
 
 void linear_forward_blocks(Ctx& ctx, const Tensor& y, const ConstTensor& x,
-                           std::span<const BlockMatrix> parts, const ConstTensor& bias) {
+                           std::span<const QuantizedMatrix> parts, const ConstTensor& bias) {
   if (ctx.gpu != nullptr && x.size(0) > kMaxBlockRows)
     return multiply_decoded(ctx, y, x, parts, bias);
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);

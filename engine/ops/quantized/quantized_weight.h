@@ -42,7 +42,7 @@ int64_t block_file_bytes(BlockFormat format);  // bytes of one block in a file: 
 // Returns the bytes of a matrix, a multiple of 32.
 int64_t block_matrix_bytes(BlockFormat format, int64_t rows, int64_t columns);
 
-struct BlockMatrix {
+struct QuantizedMatrix {
   BlockFormat format = BlockFormat::kQ8_0;
   int64_t rows = 0, columns = 0;
   ConstTensor bytes;  // (block_matrix_bytes()) uint8, 32-byte aligned; padding rows are zero
@@ -50,12 +50,12 @@ struct BlockMatrix {
 
 // Stores one block of a row, in the file's format, into `bytes`: those of the matrix, on the host.
 // Does not read matrix.bytes.
-void store_block(const BlockMatrix& matrix, const Tensor& bytes, int64_t row, int64_t block,
+void store_block(const QuantizedMatrix& matrix, const Tensor& bytes, int64_t row, int64_t block,
                  const std::byte* from);
 // Decodes the matrix into w (rows, columns), of any of the dtypes above.
-void decode_blocks(Ctx& ctx, const Tensor& w, const BlockMatrix& matrix);
+void decode_blocks(Ctx& ctx, const Tensor& w, const QuantizedMatrix& matrix);
 // embedding_forward() of a table in blocks, with its errors, without `accumulate`.
-void embedding_forward_blocks(Ctx& ctx, const Tensor& y, const BlockMatrix& table,
+void embedding_forward_blocks(Ctx& ctx, const Tensor& y, const QuantizedMatrix& table,
                               const ConstTensor& ids, const TableShard& shard = {});
 
 // x (R, K) in int8, as described above, in memory of the step.
@@ -70,9 +70,9 @@ QuantizedRows quantize_rows(Ctx& ctx, const ConstTensor& x, int64_t used);
 // y (n, N) = product of rows [first_row, first_row + n) of x with the parts, whose outputs are
 // adjacent columns of y [+ bias]. bias (N) of y's dtype, or absent.
 void block_product(Ctx& ctx, const Tensor& y, const QuantizedRows& x, int64_t first_row,
-                   std::span<const BlockMatrix> parts, const ConstTensor& bias);
+                   std::span<const QuantizedMatrix> parts, const ConstTensor& bias);
 // Linear layer: x (T, K), y (T, N). Quantizes x and multiplies, except as described above.
 void linear_forward_blocks(Ctx& ctx, const Tensor& y, const ConstTensor& x,
-                           std::span<const BlockMatrix> parts, const ConstTensor& bias);
+                           std::span<const QuantizedMatrix> parts, const ConstTensor& bias);
 
 }  // namespace trireme

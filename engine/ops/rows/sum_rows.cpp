@@ -26,7 +26,7 @@ void sum_on_gpu(Ctx& ctx, const Tensor& y, const Tensor& sum, std::span<const Co
       cuda::SumRows<T> args{.y = begin + count == terms.size() ? y.as<T>() : nullptr,
                             .y_stride = y.stride(0),
                             .sum = sum.present() ? sum.as<compute_t<T>>() : nullptr,
-                            .goes_on = begin > 0,
+                            .accumulates = begin > 0,
                             .terms = {},
                             .strides = {},
                             .count = static_cast<int>(count),

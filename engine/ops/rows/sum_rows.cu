@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kThreads) sum_rows_kernel(const __grid_constan
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += step) {
     const int64_t row = i / a.columns, column = i % a.columns;
     F sum = to_compute(a.terms[0][row * a.strides[0] + column]);
-    if (a.goes_on) sum = a.sum[i] + sum;
+    if (a.accumulates) sum = a.sum[i] + sum;
     for (int t = 1; t < a.count; ++t) sum += to_compute(a.terms[t][row * a.strides[t] + column]);
     if (a.y != nullptr)
       a.y[row * a.y_stride + column] = static_cast<T>(sum);

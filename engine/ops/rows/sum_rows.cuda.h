@@ -15,7 +15,7 @@ struct SumRows {
   T* y;               // null: this is not the last launch
   int64_t y_stride;   // elements between rows
   compute_t<T>* sum;  // (rows, columns); null: this is the only launch
-  bool goes_on;       // not the first launch: adds to sum
+  bool accumulates;   // not the first launch: adds to sum
   const T* terms[kMaxTerms];
   int64_t strides[kMaxTerms];
   int count;

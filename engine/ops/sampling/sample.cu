@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(kThreads) histogram_kernel(SampleArgs a, uint3
 }
 
 // ln of the sum of exp(l) of a row, from its parts in order.
-__device__ double log_normalizer(const SampleArgs& a, uint32_t parts, int64_t r, float largest,
-                                 double* shared) {
+__device__ double log_sum_exp(const SampleArgs& a, uint32_t parts, int64_t r, float largest,
+                              double* shared) {
   const TokenKeys keys = TokenKeys::of(a.columns);
   double sum = 0;
   for (int64_t p = r * parts + threadIdx.x; p < (r + 1) * parts; p += kSearchThreads) {
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kSearchThreads, 1) sample_kernel(SampleArgs a,
                                                         static_cast<uint64_t>(a.weights[bin]), t);
     token = draw(shared, a, r);
   }
-  const double normalizer = log_normalizer(a, parts, r, logit_of(largest), shared.sums);
+  const double normalizer = log_sum_exp(a, parts, r, logit_of(largest), shared.sums);
   if (threadIdx.x != 0) return;
   a.id[r] = static_cast<int32_t>(keys.id(token));
   a.logprob[r] = static_cast<double>(logit_of(keys.logit(token))) - normalizer;

@@ -41,7 +41,7 @@ struct SampledToken {
 double sampling_uniform(uint64_t seed, int64_t position);
 
 // Returns ln of the sum of exp(l), in float64; not finite if no token can be sampled from the row.
-double log_normalizer(std::span<const float> logits);
+double log_sum_exp(std::span<const float> logits);
 // Sets `order` to the first `count` ids in the order, or to all if V is smaller.
 void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order);
 

@@ -178,7 +178,7 @@ double sampling_uniform(uint64_t seed, int64_t position) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-double log_normalizer(std::span<const float> logits) {
+double log_sum_exp(std::span<const float> logits) {
   const double largest = range_of(logits).largest;
   return largest + std::log(weigh(logits, largest, 1, nullptr));
 }

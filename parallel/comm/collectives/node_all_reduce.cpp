@@ -12,10 +12,10 @@ namespace {
 // still in cache when its reduced form returns (docs/design/communication.md).
 constexpr int64_t kReducePiece = int64_t{1} << 19;
 // With more ranks than cores every wait costs a context switch, so pieces are larger.
-constexpr int64_t kCrowdedPiece = int64_t{1} << 21;
+constexpr int64_t kOversubscribedPiece = int64_t{1} << 21;
 
 int64_t slot_bytes(const RankState& state) {
-  const int64_t wanted = state.crowded ? kCrowdedPiece : kReducePiece;
+  const int64_t wanted = state.oversubscribed ? kOversubscribedPiece : kReducePiece;
   return round_up(
       std::clamp<int64_t>(wanted, 64, std::max<int64_t>(64, state.options.window_bytes)), 64);
 }
@@ -70,7 +70,7 @@ bool ensure_window(Operation& op) {
   for (int r : own_node(group)) world_ranks.push_back(group.members[static_cast<size_t>(r)]);
   group.window =
       std::make_unique<NodeWindow>(std::move(memory), std::move(world_ranks), group.local,
-                                   slot_bytes(rank_state), !rank_state.crowded);
+                                   slot_bytes(rank_state), !rank_state.oversubscribed);
   return true;
 }
 

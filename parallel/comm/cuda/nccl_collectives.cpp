@@ -328,7 +328,7 @@ class NcclCollectives final : public DeviceCollectives {
       issue.send(byte.data(), DType::kU8, 1, 1);
     else
       issue.recv(byte.data(), DType::kU8, 1, 0);
-    settle(*path.comm, rank_state_, op);
+    wait_until_issued(*path.comm, rank_state_, op);
     held.unlock();
     synchronize(gpu_, path.stream);
   }
@@ -365,7 +365,7 @@ class NcclCollectives final : public DeviceCollectives {
       const std::string what = text(op);
       Issue{nccl_library(), what, comm.raw, static_cast<cudaStream_t>(stream.raw), rank, size}(
           issued);
-      settle(comm, rank_state_, op);
+      wait_until_issued(comm, rank_state_, op);
     }
     record(*event, stream);
     ++gpu_.launches;

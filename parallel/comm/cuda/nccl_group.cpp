@@ -161,7 +161,7 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
     check_nccl(
         nccl.CommInitRankConfig(&comm->raw, static_cast<int>(ranks.size()), id, self, &config),
         concat("making the communicator of ", name));
-    settle(*comm, *group->rank_state, op);
+    wait_until_issued(*comm, *group->rank_state, op);
   } catch (...) {
     abort_nccl_comm(*comm);
     throw;
@@ -187,7 +187,7 @@ class Entered {
 
 }  // namespace
 
-void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op) {
+void wait_until_issued(const NcclComm& comm, RankState& rank_state, const OpInfo& op) {
   const NcclLibrary& nccl = nccl_library();
   ncclResult_t state = ncclSuccess;
   const auto in_progress = [&] {

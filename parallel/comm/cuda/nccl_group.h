@@ -70,7 +70,7 @@ class NcclWatch {
 // run it). That thread connects the ranks when a communicator is made and at the first operation of
 // each kind; afterwards it only queues a kernel. Throws if a rank is lost, if NCCL reports an
 // error, and after comm.timeout.
-void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
+void wait_until_issued(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
 
 // Makes an NCCL communicator over `ranks` (group ranks, including this one), numbered by their
 // position there. All of the ranks call it together; the NCCL id is sent over the host's transport.

@@ -36,7 +36,8 @@ struct NcclLibrary {
 const NcclLibrary& nccl_library();
 
 // Throws Error with the library's message; `what`: the operation. Our communicators are
-// non-blocking: ncclInProgress is not an error, and settle() (nccl_group.h) waits for the result.
+// non-blocking: ncclInProgress is not an error, and wait_until_issued() (nccl_group.h) waits for
+// the result.
 void check_nccl(ncclResult_t result, const std::string& what);
 
 }  // namespace trireme::cuda

@@ -134,7 +134,7 @@ void Liveness::leave() {
   if (board_ != nullptr) row(own_row_)->state.store(kLeft);
 }
 
-void Liveness::go() {
+void Liveness::mark_ended() {
   if (board_ != nullptr) row(own_row_)->state.store(kGone);
 }
 

@@ -69,9 +69,9 @@ class Liveness {
   bool lost() const;
   LossCause cause() const;  // once lost
   std::string reason() const;
-  void leave();      // this rank ends normally; it starts no further operation
-  void go();         // this rank has ended: its process may exit, and sends no more heartbeats
-  void terminate();  // a SIGTERM ends this rank now
+  void leave();       // this rank ends normally; it starts no further operation
+  void mark_ended();  // this rank has ended: its process may exit, and sends no more heartbeats
+  void terminate();   // a SIGTERM ends this rank now
 
   // For the watchdog's message. enter(): sets the operation in progress, unless it is nested in
   // another; returns the previous one, to be restored at its end. await(): sets the posted message

@@ -95,7 +95,8 @@ std::vector<bool> RankAcceptor::wait() const {
   if (now < accepts_again_)
     nap = std::min(nap, std::chrono::ceil<milliseconds>(accepts_again_ - now));
   std::vector<pollfd> ready{{now < accepts_again_ ? -1 : listener_.fd(), POLLIN, 0}};
-  for (const Stranger& stranger : strangers_) ready.push_back({stranger.socket.fd(), POLLIN, 0});
+  for (const PendingConnection& pending : pending_)
+    ready.push_back({pending.socket.fd(), POLLIN, 0});
   ::poll(ready.data(), ready.size(), static_cast<int>(nap.count()));
   std::vector<bool> sent;
   for (size_t i = 1; i < ready.size(); ++i) sent.push_back(ready[i].revents != 0);
@@ -103,37 +104,37 @@ std::vector<bool> RankAcceptor::wait() const {
 }
 
 void RankAcceptor::read_greetings(const std::vector<bool>& ready, const Joined& joined) {
-  auto stranger = strangers_.begin();
+  auto pending = pending_.begin();
   for (const bool sent : ready) {
-    const ReadResult result = sent ? read_greeting(*stranger) : ReadResult::kIncomplete;
+    const ReadResult result = sent ? read_greeting(*pending) : ReadResult::kIncomplete;
     if (result == ReadResult::kIncomplete) {
-      ++stranger;
+      ++pending;
       continue;
     }
     if (result == ReadResult::kGreeting)
-      admit_or_refuse(*stranger, joined);
+      admit_or_refuse(*pending, joined);
     else
-      turn_away(*stranger, "it is not a rank of this program");
-    stranger = strangers_.erase(stranger);
+      turn_away(*pending, "it is not a rank of this program");
+    pending = pending_.erase(pending);
   }
 }
 
-RankAcceptor::ReadResult RankAcceptor::read_greeting(Stranger& stranger) {
-  const ssize_t got = recv(stranger.socket.fd(), stranger.bytes.data() + stranger.got,
-                           stranger.bytes.size() - stranger.got, 0);
+RankAcceptor::ReadResult RankAcceptor::read_greeting(PendingConnection& pending) {
+  const ssize_t got = recv(pending.socket.fd(), pending.bytes.data() + pending.got,
+                           pending.bytes.size() - pending.got, 0);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
     return ReadResult::kIncomplete;
   if (got <= 0) return ReadResult::kEnd;
-  stranger.got += static_cast<size_t>(got);
+  pending.got += static_cast<size_t>(got);
   uint32_t magic = 0;
-  std::memcpy(&magic, stranger.bytes.data(), sizeof magic);
-  if (stranger.got >= sizeof magic && magic != kRankMagic) return ReadResult::kEnd;
-  return stranger.got == stranger.bytes.size() ? ReadResult::kGreeting : ReadResult::kIncomplete;
+  std::memcpy(&magic, pending.bytes.data(), sizeof magic);
+  if (pending.got >= sizeof magic && magic != kRankMagic) return ReadResult::kEnd;
+  return pending.got == pending.bytes.size() ? ReadResult::kGreeting : ReadResult::kIncomplete;
 }
 
-std::optional<RankRefusal> RankAcceptor::refusal_of(const Stranger& stranger,
+std::optional<RankRefusal> RankAcceptor::refusal_of(const PendingConnection& pending,
                                                     const RankGreeting& hello) const {
-  const RankProof wanted = greeting_proof(options_.secret, stranger.challenge, hello);
+  const RankProof wanted = greeting_proof(options_.secret, pending.challenge, hello);
   if (!equal_in_constant_time({wanted.data(), wanted.size()},
                               {hello.proof.data(), hello.proof.size()}))
     return RankRefusal::kSecret;
@@ -150,63 +151,63 @@ std::optional<RankRefusal> RankAcceptor::refusal_of(const Stranger& stranger,
   return {};
 }
 
-void RankAcceptor::admit_or_refuse(Stranger& stranger, const Joined& joined) {
+void RankAcceptor::admit_or_refuse(PendingConnection& pending, const Joined& joined) {
   RankGreeting hello;
-  std::memcpy(&hello, stranger.bytes.data(), sizeof hello);
-  const RankRefusal refusal = refusal_of(stranger, hello).value_or(RankRefusal::kNone);
+  std::memcpy(&hello, pending.bytes.data(), sizeof hello);
+  const RankRefusal refusal = refusal_of(pending, hello).value_or(RankRefusal::kNone);
   RankVerdict verdict{.refusal = refusal};
   if (refusal == RankRefusal::kNone)
-    verdict.proof = verdict_proof(options_.secret, stranger.challenge, hello);
-  const ssize_t sent = send(stranger.socket.fd(), &verdict, sizeof verdict, MSG_NOSIGNAL);
-  if (refusal != RankRefusal::kNone) return turn_away(stranger, reason_of(refusal));
-  if (sent != sizeof verdict) return turn_away(stranger, "it has closed its connection");
+    verdict.proof = verdict_proof(options_.secret, pending.challenge, hello);
+  const ssize_t sent = send(pending.socket.fd(), &verdict, sizeof verdict, MSG_NOSIGNAL);
+  if (refusal != RankRefusal::kNone) return turn_away(pending, reason_of(refusal));
+  if (sent != sizeof verdict) return turn_away(pending, "it has closed its connection");
   const auto rank = static_cast<size_t>(hello.rank);
   processes_[rank] = hello.process;
-  joined(hello, stranger.from);
-  lines_[static_cast<size_t>(hello.line)][rank] = std::move(stranger.socket);
+  joined(hello, pending.from);
+  lines_[static_cast<size_t>(hello.line)][rank] = std::move(pending.socket);
   --missing_;
 }
 
 void RankAcceptor::drop_silent() {
-  while (!strangers_.empty() && Clock::now() >= strangers_.front().since + kIntroduction) {
-    turn_away(strangers_.front(), "it sent no greeting");
-    strangers_.erase(strangers_.begin());
+  while (!pending_.empty() && Clock::now() >= pending_.front().since + kIntroduction) {
+    turn_away(pending_.front(), "it sent no greeting");
+    pending_.erase(pending_.begin());
   }
 }
 
-// Accepts one pending connection. If kMaxStrangers are open, closes the oldest one once it is
+// Accepts one pending connection. If kMaxPending are open, closes the oldest one once it is
 // kMinIntroduction old. A rank sends its greeting within that time, so that many silent connections
 // do not keep ranks out.
 void RankAcceptor::accept_one() {
   const auto now = Clock::now();
   if (now < accepts_again_) return;
-  const bool full = strangers_.size() == kMaxStrangers;
-  if (full) accepts_again_ = strangers_.front().since + kMinIntroduction;
+  const bool full = pending_.size() == kMaxPending;
+  if (full) accepts_again_ = pending_.front().since + kMinIntroduction;
   if (now < accepts_again_) return;
-  Stranger stranger;
-  stranger.socket = Socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!stranger.socket.open()) {
+  PendingConnection pending;
+  pending.socket = Socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!pending.socket.open()) {
     const bool nobody =
         errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
     if (!nobody) accepts_again_ = now + kNoDescriptorNap;  // out of descriptors: do not spin
     return;
   }
   if (full) {
-    turn_away(strangers_.front(), "it sent no greeting, and other connections wait");
-    strangers_.erase(strangers_.begin());
+    turn_away(pending_.front(), "it sent no greeting, and other connections wait");
+    pending_.erase(pending_.begin());
   }
-  stranger.since = now;
-  stranger.from = peer_address(stranger.socket);
-  const std::string nonce = random_bytes(stranger.challenge.nonce.size());
-  std::ranges::copy(nonce, stranger.challenge.nonce.begin());
+  pending.since = now;
+  pending.from = peer_address(pending.socket);
+  const std::string nonce = random_bytes(pending.challenge.nonce.size());
+  std::ranges::copy(nonce, pending.challenge.nonce.begin());
   const ssize_t sent =
-      send(stranger.socket.fd(), &stranger.challenge, sizeof stranger.challenge, MSG_NOSIGNAL);
-  if (sent == sizeof stranger.challenge) strangers_.push_back(std::move(stranger));
+      send(pending.socket.fd(), &pending.challenge, sizeof pending.challenge, MSG_NOSIGNAL);
+  if (sent == sizeof pending.challenge) pending_.push_back(std::move(pending));
 }
 
-void RankAcceptor::turn_away(const Stranger& stranger, const char* why) {
+void RankAcceptor::turn_away(const PendingConnection& pending, const char* why) {
   if (++turned_away_ > kMaxAcceptorWarnings) return;
-  log_warning("closed a connection of ", stranger.from.text(), " to the ranks: ", why,
+  log_warning("closed a connection of ", pending.from.text(), " to the ranks: ", why,
               turned_away_ == kMaxAcceptorWarnings ? "; further ones are not reported" : "");
 }
 

@@ -24,7 +24,7 @@ class RankAcceptor {
   using Clock = std::chrono::steady_clock;
   // Limit on connections that have not sent a greeting yet. Each has kIntroduction to send it, or
   // kMinIntroduction while further connections wait.
-  static constexpr size_t kMaxStrangers = 128;
+  static constexpr size_t kMaxPending = 128;
   static constexpr std::chrono::milliseconds kIntroduction{5000}, kMinIntroduction{200};
   using Joined = std::function<void(const RankGreeting&, const TcpAddress& from)>;
 
@@ -38,7 +38,7 @@ class RankAcceptor {
   static Clock::time_point notice_before(Clock::time_point end);
 
  private:
-  struct Stranger {
+  struct PendingConnection {
     Socket socket;
     TcpAddress from;
     RankChallenge challenge;
@@ -51,19 +51,20 @@ class RankAcceptor {
   std::string missing_ranks() const;
   std::vector<bool> wait() const;
   void read_greetings(const std::vector<bool>& ready, const Joined& joined);
-  static ReadResult read_greeting(Stranger& stranger);
-  void admit_or_refuse(Stranger& stranger, const Joined& joined);
-  std::optional<RankRefusal> refusal_of(const Stranger& stranger, const RankGreeting& hello) const;
+  static ReadResult read_greeting(PendingConnection& pending);
+  void admit_or_refuse(PendingConnection& pending, const Joined& joined);
+  std::optional<RankRefusal> refusal_of(const PendingConnection& pending,
+                                        const RankGreeting& hello) const;
   void drop_silent();
   void accept_one();
-  void turn_away(const Stranger& stranger, const char* why);
+  void turn_away(const PendingConnection& pending, const char* why);
 
   const Socket& listener_;
   const TcpOptions& options_;
   int first_, missing_ = 0;
   RankLines& lines_;
   std::vector<std::optional<uint32_t>> processes_;  // by rank
-  std::vector<Stranger> strangers_;                 // oldest first
+  std::vector<PendingConnection> pending_;          // oldest first
   Clock::time_point accepts_again_{};               // no connection is accepted before
   int turned_away_ = 0;
 };

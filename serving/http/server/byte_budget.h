@@ -48,22 +48,22 @@ class ByteBudget {
 // of the others. Requests of tenant "" (the server has at most one key) may use all bytes.
 class TenantBudgets {
  public:
-  TenantBudgets(int64_t all, int64_t of_a_tenant)
-      : all_(std::make_shared<ByteBudget>(all)), of_a_tenant_(of_a_tenant) {}
+  TenantBudgets(int64_t all, int64_t per_tenant)
+      : all_(std::make_shared<ByteBudget>(all)), per_tenant_(per_tenant) {}
   // tenant: HttpRequest::tenant, from the server's own list of keys, which bounds the number of
   // budgets.
   std::shared_ptr<ByteBudget> of(const std::string& tenant) {
     if (tenant.empty()) return all_;
     const std::lock_guard lock(mutex_);
     std::shared_ptr<ByteBudget>& budget = tenants_[tenant];
-    if (budget == nullptr) budget = std::make_shared<ByteBudget>(of_a_tenant_, all_);
+    if (budget == nullptr) budget = std::make_shared<ByteBudget>(per_tenant_, all_);
     return budget;
   }
   int64_t left() const { return all_->left(); }
 
  private:
   const std::shared_ptr<ByteBudget> all_;
-  const int64_t of_a_tenant_;
+  const int64_t per_tenant_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<ByteBudget>> tenants_;
 };

@@ -51,11 +51,11 @@ Connection::Awaitable<void> Connection::run(bool tls) {
     bool good = true;
     if (tls) {
       transport_->arm(state_->config.limits.head_time);
-      good = co_await transport_->greet();
+      good = co_await transport_->handshake();
     }
     if (good) {
       while (co_await serve()) input_.end_first();
-      co_await transport_->take_leave();
+      co_await transport_->shutdown_send();
     }
   } catch (const std::exception& error) {
     log_error("a connection failed and is closed: ", error.what());

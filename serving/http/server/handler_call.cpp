@@ -44,9 +44,9 @@ TimedTransport::Awaitable<bool> run_at_worker(HttpExchange& exchange,
   // A client that sends GET may have closed its sending half already.
   const bool is_look_up = exchange.route->method == "GET";
   const auto end = exchange.deadline();
-  const auto left = [&] { return !is_look_up && transport.has_left(); };
+  const auto left = [&] { return !is_look_up && transport.peer_disconnected(); };
   while (!call->done && !left() && HttpExchange::Clock::now() < end)
-    co_await transport.wait_or_leave(end);
+    co_await transport.wait_or_disconnect(end);
   if (call->done) co_return true;
   workers.withdraw(ticket);
   if (left()) co_return false;

@@ -84,8 +84,8 @@ PendingResponse::Awaitable<void> PendingResponse::run_at_worker(std::shared_ptr<
     work->run();
     work->done = true;
   }
-  while (!work->done && !transport_.has_left() && Clock::now() < end_)
-    co_await transport_.wait_or_leave(end_);
+  while (!work->done && !transport_.peer_disconnected() && Clock::now() < end_)
+    co_await transport_.wait_or_disconnect(end_);
   if (!work->done) workers.withdraw(ticket);
 }
 
@@ -96,7 +96,7 @@ PendingResponse::Awaitable<std::optional<ResponseProducer::Part>> PendingRespons
     if (!part.work) co_return part;
     const auto work = std::make_shared<PartWork>(pending_, std::move(part.work));
     co_await run_at_worker(work);
-    if (!work->done && transport_.has_left()) co_return std::nullopt;
+    if (!work->done && transport_.peer_disconnected()) co_return std::nullopt;
     if (work->done && work->thrown == nullptr) continue;
     part = work->done ? failure_of(work->thrown) : too_late();
     co_return part;
@@ -134,8 +134,8 @@ PendingResponse::Awaitable<bool> PendingResponse::write_parts() {
       if (!part->done) continue;
     }
     if (part->done) co_return exchange_.keep && !exchange_.state.draining;
-    if (transport_.has_left()) co_return false;
-    co_await transport_.wait_or_leave(std::min(ping, end_));
+    if (transport_.peer_disconnected()) co_return false;
+    co_await transport_.wait_or_disconnect(std::min(ping, end_));
   }
 }
 

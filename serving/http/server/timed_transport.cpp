@@ -93,14 +93,14 @@ void TimedTransport::watch() {
 }
 
 // The peer has disconnected.
-bool TimedTransport::has_left() const {
+bool TimedTransport::peer_disconnected() const {
   const bool reads = in_.size() < read_ahead_;
   return gone_ || (!reads && has_hung_up(transport_->socket().native_handle()));
 }
 
 // While a response is pending: waits until notified, until `until`, or until the peer has
 // disconnected.
-TimedTransport::Awaitable<void> TimedTransport::wait_or_leave(Clock::time_point until) {
+TimedTransport::Awaitable<void> TimedTransport::wait_or_disconnect(Clock::time_point until) {
   watch();
   const bool looks = in_.size() >= read_ahead_;
   co_await wait(looks ? std::min(until, Clock::now() + kLook) : until);
@@ -144,8 +144,8 @@ TimedTransport::Awaitable<bool> TimedTransport::write(const std::string& bytes) 
         co_await wait();
         continue;
       }
-      co_await wait_or_leave();
-      if (has_left()) expire();
+      co_await wait_or_disconnect();
+      if (peer_disconnected()) expire();
     }
     if (write_failed_) co_return false;
   }
@@ -173,11 +173,11 @@ void TimedTransport::free_received() {
 
 // Makes sure that the last bytes arrive: closing a socket with unread bytes resets the connection,
 // and the peer may lose the response.
-TimedTransport::Awaitable<void> TimedTransport::take_leave() {
+TimedTransport::Awaitable<void> TimedTransport::shutdown_send() {
   if (gone_ || write_failed_) co_return;
   arm(kLinger);
   const uint64_t before = arrived_;
-  if (co_await perform(&HttpTransport::take_leave)) {
+  if (co_await perform(&HttpTransport::shutdown_send)) {
     do in_.clear();
     while (arrived_ - before < kLingerBytes && co_await fill());
   }

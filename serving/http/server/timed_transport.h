@@ -49,19 +49,19 @@ class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
   // `bytes` must outlive the wait. False: the peer has disconnected, or has read nothing for
   // stall_time.
   Awaitable<bool> write(const std::string& bytes);
-  // While set, write() also fails once the peer has closed its sending half (has_left()).
+  // While set, write() also fails once the peer has closed its sending half (peer_disconnected()).
   void set_streaming(bool streaming) { streaming_ = streaming; }
 
   // For use while a response is pending: true if the peer has disconnected. Bytes that the peer
   // sends meanwhile are buffered, up to limits.read_ahead.
-  bool has_left() const;
+  bool peer_disconnected() const;
   // Waits until notified, until `until`, or until the peer has disconnected; may return earlier.
-  Awaitable<void> wait_or_leave(Clock::time_point until = Clock::time_point::max());
+  Awaitable<void> wait_or_disconnect(Clock::time_point until = Clock::time_point::max());
 
-  Awaitable<bool> greet() { return perform(&HttpTransport::greet); }  // TLS handshake
+  Awaitable<bool> handshake() { return perform(&HttpTransport::handshake); }  // TLS handshake
   // Shuts down the sending direction, then drops received bytes until the peer disconnects, for at
   // most a second. A close with unread bytes would reset the connection, and lose the response.
-  Awaitable<void> take_leave();
+  Awaitable<void> shutdown_send();
   void close();
 
  private:

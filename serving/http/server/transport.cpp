@@ -23,10 +23,10 @@ class PlainTransport final : public HttpTransport {
   void write(asio::const_buffer bytes, Done done) override {
     socket_.async_write_some(bytes, std::move(done));
   }
-  void greet(Done done) override {
+  void handshake(Done done) override {
     asio::post(socket_.get_executor(), [done = std::move(done)] { done({}, 0); });
   }
-  void take_leave(Done done) override {
+  void shutdown_send(Done done) override {
     error_code ignored;
     socket_.shutdown(tcp::socket::shutdown_send, ignored);
     asio::post(socket_.get_executor(), [done = std::move(done)] { done({}, 0); });
@@ -46,11 +46,11 @@ class TlsTransport final : public HttpTransport {
   void write(asio::const_buffer bytes, Done done) override {
     stream_.async_write_some(bytes, std::move(done));
   }
-  void greet(Done done) override {
+  void handshake(Done done) override {
     stream_.async_handshake(asio::ssl::stream_base::server,
                             [done = std::move(done)](error_code error) { done(error, 0); });
   }
-  void take_leave(Done done) override {
+  void shutdown_send(Done done) override {
     stream_.async_shutdown([done = std::move(done)](error_code error) { done(error, 0); });
   }
   tcp::socket& socket() override { return stream_.next_layer(); }

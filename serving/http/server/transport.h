@@ -19,8 +19,8 @@ class HttpTransport {
   // Each function may have one pending call.
   virtual void read(boost::asio::mutable_buffer space, Done done) = 0;
   virtual void write(boost::asio::const_buffer bytes, Done done) = 0;
-  virtual void greet(Done done) = 0;       // TLS handshake
-  virtual void take_leave(Done done) = 0;  // ends the sending direction
+  virtual void handshake(Done done) = 0;      // TLS handshake
+  virtual void shutdown_send(Done done) = 0;  // ends the sending direction
   virtual boost::asio::ip::tcp::socket& socket() = 0;
 };
 

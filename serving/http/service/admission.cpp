@@ -71,7 +71,7 @@ void Admission::check_locked(const std::string& tenant, int64_t sequences, int64
 // Above the tenant's share. A tenant without sequences may submit as many as any request may have.
 bool Admission::is_over(const std::string& tenant, int64_t sequences, int64_t tokens) const {
   const auto at = of_tenant_.find(tenant);
-  if (at == of_tenant_.end()) return sequences > limits_.of_a_tenant();
+  if (at == of_tenant_.end()) return sequences > limits_.max_request_sequences();
   const Held& own = at->second;
   const auto active = std::ssize(of_tenant_);
   if (own.sequences + sequences > limits_.share(active)) return true;

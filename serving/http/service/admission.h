@@ -28,7 +28,7 @@ struct AdmissionLimits {
   // Maximum sequences of one of `active` tenants.
   int64_t share(int64_t active) const;
   // Maximum sequences of one request: a request for more could never be admitted.
-  int64_t of_a_tenant() const { return share(1); }
+  int64_t max_request_sequences() const { return share(1); }
 };
 
 class Admission {

@@ -47,16 +47,16 @@ void BeamTask::start(std::function<void()> wake) {
   mailbox_->open(std::move(wake));
   entered_ = Clock::now();
   for (size_t p = 0; p < searches_.size(); ++p) begin_round(p);
-  metrics_of(searches_.front()).entered(work_.asked.n, work_.asked.max_tokens);
+  metrics_of(searches_.front()).entered(work_.requested.n, work_.requested.max_tokens);
 }
 
 void BeamTask::begin_round(size_t number) {
   Search& search = searches_[number];
   const SequenceRequest& prompt = work_.prompts[number];
-  auto choice = std::make_shared<SamplingParams>();
-  choice->sampling.temperature = 0;
-  choice->top_logprobs = static_cast<int32_t>(search.beams.candidates());
-  if (search.beams.rounds() == 0) choice->prompt_logprobs = prompt.choice->prompt_logprobs;
+  auto params = std::make_shared<SamplingParams>();
+  params->sampling.temperature = 0;
+  params->top_logprobs = static_cast<int32_t>(search.beams.candidates());
+  if (search.beams.rounds() == 0) params->prompt_logprobs = prompt.sampling_params->prompt_logprobs;
   search.open = search.beams.beams();
   search.following.assign(search.open, {});
   search.ids.assign(search.open, 0);
@@ -64,7 +64,7 @@ void BeamTask::begin_round(size_t number) {
     SequenceRequest sequence = prompt;
     const std::vector<int32_t> tokens = search.beams.tokens(b);
     sequence.prompt.insert(sequence.prompt.end(), tokens.begin(), tokens.end());
-    sequence.choice = choice;
+    sequence.sampling_params = params;
     sequence.max_tokens = 1;
     search.ids[b] = engines_.add(
         std::move(sequence),
@@ -72,7 +72,7 @@ void BeamTask::begin_round(size_t number) {
           mailbox->put([&](PendingEvents& pending) {
             if (event.finish == FinishReason::kError) {
               pending.error = event.error;
-              pending.of_engine = event.of_engine;
+              pending.may_retry = event.may_retry;
             } else {
               pending.events.push_back({number, b, std::move(event)});
             }
@@ -88,11 +88,11 @@ ResponseProducer::Part BeamTask::take() {
   Part part;
   std::vector<BeamEvent> events;
   Failure error{mailbox_->failure()};
-  bool of_engine = false;
+  bool may_retry = false;
   mailbox_->look([&](PendingEvents& pending) {
     events.swap(pending.events);
     if (!pending.error.empty()) error = pending.error;
-    of_engine = pending.of_engine;
+    may_retry = pending.may_retry;
   });
   if (error.empty() && bytes_of(events) > kQuickBytes) {
     part.work = [this, events = std::move(events)]() mutable {
@@ -104,7 +104,7 @@ ResponseProducer::Part BeamTask::take() {
   int64_t bytes = work_.response.held_bytes();
   for (const Search& search : searches_) bytes += search.beams.bytes();
   if (!error.empty())
-    part.whole = response_of(engine_error(error, of_engine));
+    part.whole = response_of(engine_error(error, may_retry));
   else if (!work_.held.set(bytes))
     part.whole =
         response_of(size_error(work_.held, "use fewer beams, tokens or log-probabilities", "n"));

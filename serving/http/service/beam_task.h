@@ -21,7 +21,7 @@ struct BeamWork {
   size_t n = 1;                 // completions returned per prompt
   BeamSearchConfig search;      // its max_tokens is ignored
   GenerationResponse response;  // has n choices per prompt
-  AskedFor asked = {};
+  RequestedCounts requested = {};
   std::unique_ptr<Admission::Ticket> ticket;
   std::chrono::steady_clock::time_point arrival;
   HeldBytes held;                          // for the searches and the response
@@ -48,7 +48,7 @@ class BeamTask final : public ResponseProducer {
   struct PendingEvents {
     std::vector<BeamEvent> events;
     Failure error;           // of a failed sequence
-    bool of_engine = false;  // the engine has failed, not the request
+    bool may_retry = false;  // the engine has failed, not the request
   };
   struct Search {
     BeamSearch beams;

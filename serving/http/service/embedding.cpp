@@ -23,7 +23,7 @@ HandlerResult embed(ServiceContext& service, const HttpRequest& http, const Serv
   if (!work.held.set(response.bytes)) throw size_error(work.held, response.way_out, param);
   work.ticket = service.admission.enter(http.tenant, static_cast<int64_t>(work.at_a_time),
                                         static_cast<int64_t>(http.body.size()) / kBytesPerToken);
-  const auto choice = std::make_shared<const SamplingParams>();
+  const auto params = std::make_shared<const SamplingParams>();
   for (size_t i = 0; i < texts.size(); ++i) {
     const Prompt& text = texts[i];
     const TextField field{param, i, texts.size()};
@@ -37,7 +37,7 @@ HandlerResult embed(ServiceContext& service, const HttpRequest& http, const Serv
                             " are allowed"),
                      param, "context_length_exceeded");
     work.texts.push_back({.prompt = std::move(tokens),
-                          .choice = choice,
+                          .sampling_params = params,
                           .salt = salt_of(model, http.tenant, salt),
                           .adapter = model.card.adapter,
                           .embeds = true});

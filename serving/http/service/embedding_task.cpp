@@ -23,7 +23,7 @@ void EmbeddingTask::put(Mailbox<Results>& mailbox, size_t text, size_t dimension
     ++results.ends;
     if (results.error.empty()) {
       results.error = std::move(event.error);
-      results.of_engine = event.of_engine;
+      results.may_retry = event.may_retry;
     }
     return true;
   });
@@ -75,16 +75,16 @@ void EmbeddingTask::add_texts(size_t ended) {
 ResponseProducer::Part EmbeddingTask::take() {
   Part part;
   Failure error{mailbox_->failure()};
-  bool of_engine = false;
+  bool may_retry = false;
   size_t ended = 0;
   mailbox_->look([&](Results& results) {
     if (!results.error.empty()) error = results.error;
-    of_engine = results.of_engine;
+    may_retry = results.may_retry;
     ended = results.ends;
     if (ended == work_.texts.size() && embeddings_.empty()) embeddings_.swap(results.embeddings);
   });
   if (!error.empty())
-    part.whole = response_of(engine_error(error, of_engine));
+    part.whole = response_of(engine_error(error, may_retry));
   else if (ended < work_.texts.size())
     add_texts(ended);
   else

@@ -45,7 +45,7 @@ class EmbeddingTask final : public ResponseProducer {
     std::vector<bool> ended;  // by text
     size_t ends = 0;
     Failure error;
-    bool of_engine = false;  // the engine has failed, not the request
+    bool may_retry = false;  // the engine has failed, not the request
   };
   static void put(Mailbox<Results>& mailbox, size_t text, size_t dimensions, bool normalizes,
                   SequenceEvent& event);

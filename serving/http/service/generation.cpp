@@ -60,33 +60,33 @@ int64_t tokens_to_generate(const ServiceContext& service, const GenerationReques
   return std::max<int64_t>(wanted, 1);  // an echo with max_tokens 0 needs one
 }
 
-std::shared_ptr<SamplingParams> choice_of(const ServiceContext& service,
+std::shared_ptr<SamplingParams> params_of(const ServiceContext& service,
                                           const GenerationRequest& request) {
-  auto choice = std::make_shared<SamplingParams>();
-  choice->sampling = {.temperature = request.temperature,
+  auto params = std::make_shared<SamplingParams>();
+  params->sampling = {.temperature = request.temperature,
                       .top_k = std::max<int64_t>(request.top_k, 0),
                       .top_p = request.top_p,
                       .min_p = request.min_p,
                       .seed = request.seed ? static_cast<uint64_t>(*request.seed) : random_seed(),
                       .typical_p = request.typical_p};
-  choice->repetition_penalty = request.repetition_penalty;
-  choice->frequency_penalty = request.frequency_penalty;
-  choice->presence_penalty = request.presence_penalty;
-  choice->top_logprobs = request.top_logprobs;
-  choice->min_tokens = request.min_tokens;
-  choice->stop_token_ids = request.stop_token_ids;
+  params->repetition_penalty = request.repetition_penalty;
+  params->frequency_penalty = request.frequency_penalty;
+  params->presence_penalty = request.presence_penalty;
+  params->top_logprobs = request.top_logprobs;
+  params->min_tokens = request.min_tokens;
+  params->stop_token_ids = request.stop_token_ids;
   if (!request.ignore_eos)
-    choice->stop_token_ids.insert(choice->stop_token_ids.end(),
+    params->stop_token_ids.insert(params->stop_token_ids.end(),
                                   service.config.eos_token_ids.begin(),
                                   service.config.eos_token_ids.end());
-  choice->logit_bias = request.logit_bias;
+  params->logit_bias = request.logit_bias;
   for (const std::string& word : request.bad_words) {
     // Both spellings: at the start of a text, and after a space.
     for (const std::string& spelled : {word, concat(" ", word)})
       if (std::vector<int32_t> ids = service.tokenizer.encode(spelled); !ids.empty())
-        choice->bad_words.push_back(std::move(ids));
+        params->bad_words.push_back(std::move(ids));
   }
-  return choice;
+  return params;
 }
 
 std::unique_ptr<ResponseProducer> search_beams(ServiceContext& service,
@@ -95,13 +95,13 @@ std::unique_ptr<ResponseProducer> search_beams(ServiceContext& service,
   BeamSearchConfig search{.width = beams,
                           .min_tokens = request.min_tokens,
                           .length_penalty = request.length_penalty,
-                          .stop_token_ids = work.prompts.front().choice->stop_token_ids,
+                          .stop_token_ids = work.prompts.front().sampling_params->stop_token_ids,
                           .top_logprobs = request.top_logprobs};
   BeamWork beam_work{.prompts = std::move(work.prompts),
                      .n = work.n,
                      .search = std::move(search),
                      .response = std::move(work.response),
-                     .asked = work.asked,
+                     .requested = work.requested,
                      .ticket = std::move(work.ticket),
                      .arrival = work.arrival,
                      .held = HeldBytes(work.limits.whole, work.limits.always, work.all_responses),
@@ -123,10 +123,10 @@ HandlerResult generate(ServiceContext& service, const HttpRequest& http,
   for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
   ticket->set_prompt_tokens(tokens);
   // Shared by all choices, since it may be large.
-  const std::shared_ptr<SamplingParams> choice = choice_of(service, request);
-  choice->prompt_logprobs = request.prompt_logprobs;
-  if (form.echo) choice->prompt_logprobs = std::max(choice->prompt_logprobs, request.top_logprobs);
-  if (form.returned > 0) choice->top_logprobs = std::max(choice->top_logprobs, 0);
+  const std::shared_ptr<SamplingParams> params = params_of(service, request);
+  params->prompt_logprobs = request.prompt_logprobs;
+  if (form.echo) params->prompt_logprobs = std::max(params->prompt_logprobs, request.top_logprobs);
+  if (form.returned > 0) params->top_logprobs = std::max(params->top_logprobs, 0);
   const int64_t beams = form.n;
   if (request.beam_search) {
     form.n = request.n;
@@ -142,7 +142,7 @@ HandlerResult generate(ServiceContext& service, const HttpRequest& http,
         tokens_to_generate(service, request, std::ssize(prompt),
                            prompts.size() > 1 ? field.name() : std::string("the prompt"));
     sequences.push_back({.prompt = prompt,
-                         .choice = choice,
+                         .sampling_params = params,
                          .max_tokens = max_tokens,
                          .priority = static_cast<int>(request.priority),
                          .salt = salt_of(model, http.tenant, request.cache_salt),
@@ -159,7 +159,7 @@ HandlerResult generate(ServiceContext& service, const HttpRequest& http,
                       .n = n,
                       .response = GenerationResponse(std::move(identity), std::move(form),
                                                      service.tokenizer, std::move(prompts)),
-                      .asked = {request.n, request.max_tokens.value_or(0)},
+                      .requested = {request.n, request.max_tokens.value_or(0)},
                       .stream = stream,
                       .ticket = std::move(ticket),
                       .arrival = http.arrival,

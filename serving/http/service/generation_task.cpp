@@ -41,13 +41,13 @@ ApiError size_error(const HeldBytes& held, const std::string& way_out, const std
           "answer_too_large"};
 }
 
-ApiError engine_error(const Failure& failure, bool of_engine) {
+ApiError engine_error(const Failure& failure, bool may_retry) {
   if (failure.cause == FailureCause::kAllForbidden)
     return {400, failure.why, "", "no_token_allowed"};
   if (failure.cause == FailureCause::kNoRuleMemory)
     return ApiError(503, failure.why, "", "server_overloaded").retry_after(kGrammarRetryMs);
   const std::string why = failure.cause == FailureCause::kFault ? kFault : failure.why;
-  if (!of_engine) return {500, why, "", "engine_failure"};
+  if (!may_retry) return {500, why, "", "engine_failure"};
   return ApiError(503, why, "", "engine_failure").retry_after(1000);
 }
 
@@ -177,7 +177,7 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   // Now owned by the engines. A request with one text keeps its prompt until the first event, so
   // that it can move to another replica.
   if (moved_ || choices_.size() > 1 || engines_.size() == 1) work_.prompts = {};
-  if (!moved_) metrics_of(choices_.front()).entered(work_.asked.n, work_.asked.max_tokens);
+  if (!moved_) metrics_of(choices_.front()).entered(work_.requested.n, work_.requested.max_tokens);
 }
 
 ResponseProducer::Part GenerationTask::enter_by_worker() {
@@ -189,7 +189,7 @@ ResponseProducer::Part GenerationTask::enter_by_worker() {
 // True for a single text lost with its replica before it began to run: it did not cause the loss,
 // and the client has received nothing of it. With several texts some may have begun.
 bool GenerationTask::can_move(const SequenceEvent& event) const {
-  const bool waited = event.of_engine && event.begun == Clock::time_point{};
+  const bool waited = event.may_retry && event.begun == Clock::time_point{};
   const bool elsewhere = event.error.cause != FailureCause::kWeightsChange &&
                          event.error.cause != FailureCause::kStopping;
   return waited && elsewhere && !work_.prompts.empty() && !moved_ && engines_.failure().empty();
@@ -311,7 +311,7 @@ EngineMetrics& GenerationTask::metrics_of(const Choice& choice) const {
 
 // Ends all other choices too. A client that has received nothing may retry.
 void GenerationTask::fail_sequence(const SequenceEvent& event, Part& part) {
-  ApiError error = engine_error(event.error, event.of_engine);
+  ApiError error = engine_error(event.error, event.may_retry);
   // Status 503 invites a retry, which is wrong once part of the stream is sent.
   const bool streams = work_.stream && (begun_ || !part.events.empty());
   if (streams && error.status() == 503)

@@ -30,7 +30,7 @@ struct ResponseLimits {
 };
 
 // Requested values, for metrics. max_tokens 0: limited only by the context length.
-struct AskedFor {
+struct RequestedCounts {
   int64_t n = 1, max_tokens = 0;
 };
 
@@ -38,7 +38,7 @@ struct GenerationWork {
   std::vector<SequenceRequest> prompts;  // n choices for each
   size_t n = 1;
   GenerationResponse response;
-  AskedFor asked = {};
+  RequestedCounts requested = {};
   bool stream = false;
   std::unique_ptr<Admission::Ticket> ticket;
   std::chrono::steady_clock::time_point arrival;
@@ -57,8 +57,8 @@ struct GenerationWork {
 // to the client; param: the field to change.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
 // Error of a failed sequence: 400 if its constraints allow no token; 503, which may be retried, if
-// grammars have no memory left or of_engine (the engine has failed, not the request); else 500.
-ApiError engine_error(const Failure& failure, bool of_engine);
+// grammars have no memory left or may_retry (the engine has failed, not the request); else 500.
+ApiError engine_error(const Failure& failure, bool may_retry);
 
 class GenerationTask final : public ResponseProducer {
  public:

@@ -36,8 +36,8 @@ ServiceContext::ServiceContext(Replicas& replicas, const Tokenizer& tokens,
       prompts(tokenizer, chat, config.adds_special),
       admission(config.admission),
       responses(config.responses.all, config.responses.of_a_key),
-      compiler(std::make_shared<TokenTrie>(tokenizer,
-                                           std::max(config.model_ids, tokenizer.vocab_size())),
+      compiler(std::make_shared<TokenTrie>(
+                   tokenizer, std::max(config.output_vocab_size, tokenizer.vocab_size())),
                config.grammars),
       openapi(std::make_shared<const std::string>(openapi_document(config.version))) {
   if (config.weights != nullptr)

@@ -37,7 +37,8 @@ struct ServiceConfig {
   ResponseLimits responses;
   GrammarCompilerConfig grammars = {};
   ToolFormat tools = ToolFormat::kNone;  // how the model writes tool calls
-  int64_t model_ids = 0;  // rows of the model's output; if smaller, the tokenizer's vocab size
+  int64_t output_vocab_size =
+      0;  // rows of the model's output; if smaller, the tokenizer's vocab size
   // Weights that an admin may replace; nullptr: none. Must outlive the service.
   ModelWeights* weights = nullptr;
   int64_t adapters = 0;  // slots for adapters loaded at run time; 0: none can be loaded

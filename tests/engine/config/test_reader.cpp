@@ -202,8 +202,8 @@ TEST(ReadConfig, AutoMayBeAsMuchAsLeftOut) {
   ASSERT_TRUE(result.report.ok());
   EXPECT_EQ(result.values.integer("spoons"), 6);
   EXPECT_FALSE(result.values.given("spoons"));
-  EXPECT_TRUE(result.values.left_to_default("spoons"));
-  EXPECT_FALSE(read(R"({"steps": 1})").values.left_to_default("spoons"));
+  EXPECT_TRUE(result.values.is_auto_default("spoons"));
+  EXPECT_FALSE(read(R"({"steps": 1})").values.is_auto_default("spoons"));
   EXPECT_EQ(problem(R"("spoons": 0)"), "spoons: must be at least 1 or \"auto\", got 0");
 }
 

@@ -130,7 +130,7 @@ TEST(Gguf, BlocksOfManyScalesAreNear) {
                                    : std::max(high, -low) / 32;
         RoundingError error;
         error.add(part, std::span(y).subspan(g, static_cast<size_t>(group)));
-        EXPECT_LE(std::sqrt(error.wrong / group), step + stored) << name << " from " << g;
+        EXPECT_LE(std::sqrt(error.squared_error / group), step + stored) << name << " from " << g;
       }
     }
   }

@@ -134,7 +134,7 @@ TEST(QuantizedMatrix, ThreadsDoNotMatter) {
     const MatrixQuantizer one = quantized(q, w, out, in, 1), four = quantized(q, w, out, in, 4);
     EXPECT_EQ(four.parts(), one.parts());
     EXPECT_EQ(four.error().wrong, one.error().wrong);
-    EXPECT_EQ(four.error().squares, one.error().squares);
+    EXPECT_EQ(four.error().sum_of_squares, one.error().sum_of_squares);
     EXPECT_EQ(four.error().farthest, one.error().farthest);
   }
 }

@@ -102,7 +102,7 @@ TEST(ResumableFile, IsBegunAnewForOtherContent) {
   interrupt(dir / "file", all, 2 * kJournalStep, "other content");
   {
     const AtomicFile file(dir / "file", kSize, "content");
-    EXPECT_TRUE(file.begun_anew());
+    EXPECT_TRUE(file.discarded_partial());
     EXPECT_EQ(file.kept(), 0);
   }
   EXPECT_EQ(finish(dir / "file", all), 0);

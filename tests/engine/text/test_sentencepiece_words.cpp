@@ -115,7 +115,8 @@ void expect_equal(const std::string& model, const std::vector<std::string>& text
 }
 
 bool own_path(const std::string& model) {
-  return SentencePieceWords::make(take_apart(model, "test.model"), "test.model") != nullptr;
+  return SentencePieceWords::make(parse_sentence_pieces(model, "test.model"), "test.model") !=
+         nullptr;
 }
 
 std::string random_text(std::mt19937& random, const std::vector<std::string>& parts, int most) {
@@ -134,7 +135,7 @@ std::vector<std::string> texts_for(const std::string& model) {
   texts.push_back(whole);
   std::vector<std::string> parts = hostile();
   std::erase_if(parts, [](const std::string& part) { return part.size() > 100; });
-  for (const SentencePieces::Piece& piece : take_apart(model, "test.model").pieces)
+  for (const SentencePieces::Piece& piece : parse_sentence_pieces(model, "test.model").pieces)
     parts.push_back(piece.text);
   std::mt19937 random(11);
   for (int i = 0; i < (test::kSanitized ? 300 : 3000); ++i)
@@ -204,7 +205,7 @@ TEST(SentencePieceWords, MadeUpModelsGiveTheLibrarysIds) {
       if (random() % 40 == 0) piece += space;
       add(piece);
     }
-    const std::string model = put_together(parts);
+    const std::string model = serialize_sentence_pieces(parts);
     own += own_path(model) ? 1 : 0;
     std::vector<std::string> texts;
     const std::vector<std::string> characters = {"a", "a", "b", "\xC3\xA9", " ", "c", "\n"};

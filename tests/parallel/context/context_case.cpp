@@ -64,7 +64,7 @@ WholeResult attend_alone(const ContextCase& c, DType dtype) {
   const TestTensor dv(DType::kF64, keys), lse(DType::kF64, {c.heads, c.tokens()});
   const TestTensor rows({c.tokens()}, global_rows_of(c));
   AttentionArgs args = args_of(c);
-  args.global_row = rows;
+  args.global_index = rows;
   Ctx ctx(1, "alone");
   attention_forward(ctx, out, lse, q, k, v, cu, cu, args);
   attention_backward(ctx, dq, dk, dv, dout, out, lse, q, k, v, cu, cu, args);

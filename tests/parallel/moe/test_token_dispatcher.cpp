@@ -76,7 +76,7 @@ void check_dispatcher(Communicator& world, int ep, int etp, const Case& c, int64
   const TestTensor tc({kExperts}, counts), tr(DType::kF64, {n, kColumns}, rows);
   const TestTensor home(DType::kF64, {n, kColumns});
   plane.ep->reset_traffic();
-  const ExpertRoute route = dispatcher.agree(ctx, tc, bound);
+  const ExpertRoute route = dispatcher.plan_dispatch(ctx, tc, bound);
   EXPECT_EQ(plane.ep->traffic()[CommKind::kAllToAll].sent_bytes, 0);
   EXPECT_EQ(route.pairs, n);
   EXPECT_EQ(route.remote, remote);
@@ -138,7 +138,7 @@ TEST(TokenDispatcher, ASingleRankNeedsNoGroups) {
   const TestTensor counts({3}, std::vector<int64_t>{2, 0, 1});
   const TestTensor rows(DType::kBF16, {3, 2}, {1, 2, 3, 4, 5, 6}), got(DType::kBF16, {2, 2});
   const TestTensor home(DType::kBF16, {3, 2});
-  const ExpertRoute route = dispatcher.agree(ctx, counts, 2);
+  const ExpertRoute route = dispatcher.plan_dispatch(ctx, counts, 2);
   ASSERT_EQ(std::ssize(route.rounds), 2);
   EXPECT_EQ(route.rounds[1].offsets, (std::vector<int64_t>{0, 0, 0, 1}));
   for (size_t r = 0; r < 2; ++r) {
@@ -158,7 +158,7 @@ TEST(TokenDispatcher, PlansItsBuffersWithoutCommunication) {
       const Activation got = ctx.allocate("got", DType::kF32, bound);
       const Activation rows = ctx.allocate("rows", DType::kF32, mine);
       if (!ctx.planning()) fill_zero(ctx, rows);
-      const ExpertRoute route = dispatcher.agree(ctx, counts, bound[0]);
+      const ExpertRoute route = dispatcher.plan_dispatch(ctx, counts, bound[0]);
       dispatcher.dispatch(ctx, got, rows, route, 0);
       dispatcher.combine(ctx, rows, got, route, 0);
     };

@@ -57,7 +57,7 @@ ToyStage::Saved& ToyStage::saved(int chunk, int micro_batch) {
                 static_cast<size_t>(micro_batch)];
 }
 
-Activation ToyStage::allocate_hidden(int, int, bool) {
+Activation ToyStage::allocate_message(int, int, bool) {
   return ctx_.allocate("hidden", DType::kF64, {n_});
 }
 
@@ -66,11 +66,11 @@ Activation ToyStage::forward(int chunk, int micro_batch, Activation input) {
   const bool last = k + 1 == schedule_.model_chunks();
   TRIREME_CHECK(input.present() == (k > 0), "chunk ", k, " got an input: ", input.present());
   if (k == 0) {
-    input = allocate_hidden(chunk, micro_batch, false);
+    input = allocate_message(chunk, micro_batch, false);
     for (int64_t i = 0; i < n_ && !ctx_.planning(); ++i)
       input->as<double>()[i] = input_value(micro_batch, i);
   }
-  Activation output = allocate_hidden(chunk, micro_batch, false);
+  Activation output = allocate_message(chunk, micro_batch, false);
   if (!ctx_.planning()) {
     double loss = 0;
     for (int64_t i = 0; i < n_; ++i) {
@@ -89,12 +89,12 @@ Activation ToyStage::backward_input(int chunk, int micro_batch, Activation d_out
   const bool last = k + 1 == schedule_.model_chunks();
   TRIREME_CHECK(d_output.present() == !last, "chunk ", k, " got a gradient: ", d_output.present());
   if (last) {
-    d_output = allocate_hidden(chunk, micro_batch, true);
+    d_output = allocate_message(chunk, micro_batch, true);
     for (int64_t i = 0; i < n_ && !ctx_.planning(); ++i)
       d_output->as<double>()[i] = target(micro_batch, i);
   }
   Activation d_input;
-  if (k > 0) d_input = allocate_hidden(chunk, micro_batch, true);
+  if (k > 0) d_input = allocate_message(chunk, micro_batch, true);
   for (int64_t i = 0; i < n_ && k > 0 && !ctx_.planning(); ++i)
     d_input->as<double>()[i] = d_output->as<double>()[i] * weight(k);
   saved(chunk, micro_batch).d_output = std::move(d_output);

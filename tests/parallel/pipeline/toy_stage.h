@@ -22,7 +22,7 @@ class ToyStage : public PipelineStage {
   Activation forward(int chunk, int micro_batch, Activation input) override;
   Activation backward_input(int chunk, int micro_batch, Activation d_output) override;
   void backward_weight(int chunk, int micro_batch) override;
-  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
+  Activation allocate_message(int chunk, int micro_batch, bool gradient) override;
 
   void clear() { result_ = {0, std::vector<double>(result_.d_weight.size())}; }
   const ToyResult& result() const { return result_; }  // of this rank's chunks, zero elsewhere

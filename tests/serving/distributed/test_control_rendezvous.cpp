@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLong{120'000};
 
-std::unique_ptr<ControlListener::Guest> accepted(ControlListener& listener) {
+std::unique_ptr<ControlListener::ConnectedRank> accepted(ControlListener& listener) {
   for (int i = 0; i < 1200; ++i)
     if (auto guest = listener.accept(milliseconds(100))) return guest;
   return {};
@@ -115,7 +115,7 @@ TEST(ControlRendezvous, LetsStrangersHoldUpNobody) {
 
 TEST(ControlRendezvous, LetsManyStrangersKeepOutNobody) {
   ControlListener listener = ControlListener::on_address("127.0.0.1");
-  constexpr int kMax = static_cast<int>(ControlListener::kMaxStrangers);
+  constexpr int kMax = static_cast<int>(ControlListener::kMaxPending);
   const SilentStrangers strangers(listener, kMax + 60);
   std::thread rank([&] { EXPECT_NO_THROW(connect_control_channel(listener.address(), 2, kLong)); });
   EXPECT_NE(accepted(listener), nullptr);

@@ -29,7 +29,8 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
     EXPECT_EQ(again.blocks, plan.blocks);
     ASSERT_EQ(again.starts.size(), plan.starts.size());
     for (size_t i = 0; i < plan.starts.size(); ++i) {
-      const SamplingParams &a = *again.starts[i].choice, &b = *plan.starts[i].choice;
+      const SamplingParams &a = *again.starts[i].sampling_params,
+                           &b = *plan.starts[i].sampling_params;
       EXPECT_EQ(members(a.sampling), members(b.sampling));
       EXPECT_EQ(a.bad_words, b.bad_words);
       EXPECT_EQ(a.logit_bias, b.logit_bias);
@@ -39,7 +40,7 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
     ASSERT_EQ(again.sequences.size(), plan.sequences.size());
     for (size_t i = 0; i < plan.sequences.size(); ++i) {
       EXPECT_EQ(members(again.sequences[i]), members(plan.sequences[i]));
-      asked += plan.sequences[i].asked;
+      asked += plan.sequences[i].scored;
     }
     const std::vector<std::byte> encoded = encode_output(outcome);
     EXPECT_EQ(encode_output(decode_output(encoded, plan, kPlanBounds.ids)), encoded);
@@ -109,20 +110,23 @@ TEST(PlanCodec, RefusesTablesThatDoNotFollowEachOther) {
 SchedulerOutput whole_plan() {
   SchedulerOutput plan;
   plan.number = 5;
-  auto choice = std::make_shared<SamplingParams>();
-  choice->stop_token_ids = {1};
-  choice->logit_bias = {{3, 1.0}};
-  choice->bad_words = {{4, 5}};
-  plan.starts.push_back(
-      {.slot = 2, .prompt_tokens = 20, .history = {1, 2, 3}, .generated = 1, .choice = choice});
+  auto params = std::make_shared<SamplingParams>();
+  params->stop_token_ids = {1};
+  params->logit_bias = {{3, 1.0}};
+  params->bad_words = {{4, 5}};
+  plan.starts.push_back({.slot = 2,
+                         .prompt_tokens = 20,
+                         .history = {1, 2, 3},
+                         .generated = 1,
+                         .sampling_params = params});
   plan.sequences.push_back(
       {.slot = 1, .first_token = 0, .tokens = 1, .past = 7, .samples = true, .mask = 1});
   plan.sequences.push_back({.slot = 2,
                             .first_token = 1,
                             .tokens = 9,
                             .past = 0,
-                            .first_asked = 2,
-                            .asked = 7,
+                            .first_scored = 2,
+                            .scored = 7,
                             .following = 6});
   plan.tables = {{.kept_blocks = 2}, {.blocks = 3}};
   plan.tokens = {9, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -131,8 +135,8 @@ SchedulerOutput whole_plan() {
   return plan;
 }
 
-SamplingParams& choice_of(SchedulerOutput& plan) {
-  return const_cast<SamplingParams&>(*plan.starts[0].choice);
+SamplingParams& params_of(SchedulerOutput& plan) {
+  return const_cast<SamplingParams&>(*plan.starts[0].sampling_params);
 }
 
 TEST(PlanCodec, WantsAMaskAfterEachDraftToken) {
@@ -179,9 +183,9 @@ TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
       [](SchedulerOutput& p) { p.sequences[0].first_token = 1; },
       [](SchedulerOutput& p) { p.tables[1].first_block = 1; },
       [](SchedulerOutput& p) { p.sequences[1].tokens = std::numeric_limits<int32_t>::max(); },
-      [](SchedulerOutput& p) { p.sequences[1].asked = 8; },
-      [](SchedulerOutput& p) { p.sequences[1].asked = -1; },
-      [](SchedulerOutput& p) { p.sequences[1].first_asked = -1; },
+      [](SchedulerOutput& p) { p.sequences[1].scored = 8; },
+      [](SchedulerOutput& p) { p.sequences[1].scored = -1; },
+      [](SchedulerOutput& p) { p.sequences[1].first_scored = -1; },
       [](SchedulerOutput& p) { p.sequences[1].following = 50; },
       [](SchedulerOutput& p) { p.sequences[1].following = -1; },
       [](SchedulerOutput& p) { p.starts[0].slot = 4; },
@@ -191,26 +195,26 @@ TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
       [](SchedulerOutput& p) { p.starts[0].generated = -1; },
       [](SchedulerOutput& p) { p.starts[0].history[1] = 50; },
       [](SchedulerOutput& p) { p.starts[0].history.resize(41, 1); },
-      [](SchedulerOutput& p) { choice_of(p).sampling.temperature = kNan; },
-      [](SchedulerOutput& p) { choice_of(p).sampling.top_k = -1; },
-      [](SchedulerOutput& p) { choice_of(p).sampling.top_p = -0.5; },
-      [](SchedulerOutput& p) { choice_of(p).sampling.min_p = kNan; },
-      [](SchedulerOutput& p) { choice_of(p).repetition_penalty = 0; },
-      [](SchedulerOutput& p) { choice_of(p).frequency_penalty = kNan; },
-      [](SchedulerOutput& p) { choice_of(p).presence_penalty = kNan; },
-      [](SchedulerOutput& p) { choice_of(p).top_logprobs = 1025; },
-      [](SchedulerOutput& p) { choice_of(p).prompt_logprobs = -2; },
-      [](SchedulerOutput& p) { choice_of(p).min_tokens = -1; },
-      [](SchedulerOutput& p) { choice_of(p).stop_token_ids = {-1}; },
+      [](SchedulerOutput& p) { params_of(p).sampling.temperature = kNan; },
+      [](SchedulerOutput& p) { params_of(p).sampling.top_k = -1; },
+      [](SchedulerOutput& p) { params_of(p).sampling.top_p = -0.5; },
+      [](SchedulerOutput& p) { params_of(p).sampling.min_p = kNan; },
+      [](SchedulerOutput& p) { params_of(p).repetition_penalty = 0; },
+      [](SchedulerOutput& p) { params_of(p).frequency_penalty = kNan; },
+      [](SchedulerOutput& p) { params_of(p).presence_penalty = kNan; },
+      [](SchedulerOutput& p) { params_of(p).top_logprobs = 1025; },
+      [](SchedulerOutput& p) { params_of(p).prompt_logprobs = -2; },
+      [](SchedulerOutput& p) { params_of(p).min_tokens = -1; },
+      [](SchedulerOutput& p) { params_of(p).stop_token_ids = {-1}; },
       [](SchedulerOutput& p) {
-        choice_of(p).logit_bias = {{-1, 0.0}};
+        params_of(p).logit_bias = {{-1, 0.0}};
       },
       [](SchedulerOutput& p) {
-        choice_of(p).logit_bias = {{1, kNan}};
+        params_of(p).logit_bias = {{1, kNan}};
       },
-      [](SchedulerOutput& p) { choice_of(p).bad_words = {{}}; },
+      [](SchedulerOutput& p) { params_of(p).bad_words = {{}}; },
       [](SchedulerOutput& p) {
-        choice_of(p).bad_words = {{1, -1}};
+        params_of(p).bad_words = {{1, -1}};
       },
   };
   for (size_t i = 0; i < mistakes.size(); ++i) {
@@ -239,7 +243,7 @@ TEST(PlanCodec, TakesAllThatRequestsMayAskFor) {
   };
   for (size_t i = 0; i < extremes.size(); ++i) {
     SchedulerOutput plan = whole_plan();
-    extremes[i](choice_of(plan));
+    extremes[i](params_of(plan));
     const std::vector<std::byte> bytes = encode_plan(plan);
     EXPECT_NO_THROW(decode_plan(bytes, kPlanBounds)) << i;
     EXPECT_LE(std::ssize(bytes) * kPlanBounds.slots, kPlanBounds.max_bytes()) << i;
@@ -307,7 +311,7 @@ TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
 TEST(PlanCodec, RefusesOutcomesOfOtherPlans) {
   const SchedulerOutput plan = whole_plan();
   StepOutput good{.number = 5,
-                  .chosen = {{.id = 3, .logprob = -1, .top = {{3, -1}}}},
+                  .sampled = {{.id = 3, .logprob = -1, .top = {{3, -1}}}},
                   .prompt = {},
                   .embeddings = {}};
   good.prompt.emplace_back(7);
@@ -323,15 +327,15 @@ TEST(PlanCodec, RefusesOutcomesOfOtherPlans) {
   };
   EXPECT_FALSE(refused([](StepOutput&) {}));
   for (const int32_t none : {kNotFinite, kNothingLeft})
-    EXPECT_FALSE(refused([=](StepOutput& o) { o.chosen[0].id = none; })) << none;
-  EXPECT_TRUE(refused([](StepOutput& o) { o.chosen[0].id = kNothingLeft - 1; }));
+    EXPECT_FALSE(refused([=](StepOutput& o) { o.sampled[0].id = none; })) << none;
+  EXPECT_TRUE(refused([](StepOutput& o) { o.sampled[0].id = kNothingLeft - 1; }));
   EXPECT_TRUE(refused([](StepOutput& o) { o.number = 4; }));
-  EXPECT_TRUE(refused([](StepOutput& o) { o.choice_seconds.push_back(0); }));
-  EXPECT_TRUE(refused([](StepOutput& o) { o.choosing_seconds = -1; }));
-  EXPECT_TRUE(refused([](StepOutput& o) { o.choosing_seconds = std::nan(""); }));
-  EXPECT_TRUE(refused([](StepOutput& o) { o.chosen.clear(); }));
-  EXPECT_TRUE(refused([](StepOutput& o) { o.chosen[0].id = 50; }));
-  EXPECT_TRUE(refused([](StepOutput& o) { o.chosen[0].top[0].id = -1; }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.sampling_seconds.push_back(0); }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.total_sampling_seconds = -1; }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.total_sampling_seconds = std::nan(""); }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.sampled.clear(); }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.sampled[0].id = 50; }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.sampled[0].top[0].id = -1; }));
   EXPECT_TRUE(refused([](StepOutput& o) { o.prompt.clear(); }));
   EXPECT_TRUE(refused([](StepOutput& o) { o.prompt[0].pop_back(); }));
 }

@@ -43,7 +43,7 @@ TEST(RankLoop, FollowsALeader) {
   auto executor = std::make_unique<LeadingExecutor>(std::move(own), followers);
   test::for_each_plan(20, [&](const SchedulerOutput& plan, const StepOutput& outcome) {
     EXPECT_EQ(encode_output(executor->execute(plan)), encode_output(outcome));
-    EXPECT_GT(executor->report_seconds(), 0);
+    EXPECT_GT(executor->plan_send_seconds(), 0);
   });
   const int64_t tokens = leader.tokens;
   executor.reset();

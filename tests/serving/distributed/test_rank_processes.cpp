@@ -27,7 +27,7 @@ TEST(RankProcesses, SayHowTheyEnded) {
   EXPECT_EQ(processes.exit_code(), 2);
   RankProcesses one(kSleep);
   EXPECT_FALSE(one.wait(milliseconds(10)));
-  kill(one.numbers().front(), SIGKILL);
+  kill(one.pids().front(), SIGKILL);
   EXPECT_TRUE(one.wait(milliseconds(120'000)));
   EXPECT_NE(one.ended().find("signal 9"), std::string::npos);
   EXPECT_EQ(one.exit_code(), -1);

@@ -107,7 +107,7 @@ SchedulerOutput plan_of(uint64_t number, int64_t prompt_tokens) {
                          .prompt_tokens = prompt_tokens,
                          .history = {},
                          .generated = 0,
-                         .choice = std::make_shared<SamplingParams>()});
+                         .sampling_params = std::make_shared<SamplingParams>()});
   plan.sequences.push_back({.slot = 0, .tokens = 1, .samples = true});
   plan.tables.push_back({.blocks = 1});
   plan.tokens = {3};
@@ -121,7 +121,7 @@ TEST(RankSupervisor, BringsBackWhatItsRanksCompute) {
   RemoteExecutor executor(ranks);
   test::for_each_plan(20, [&](const SchedulerOutput& plan, const StepOutput& outcome) {
     EXPECT_EQ(encode_output(executor.execute(plan)), encode_output(outcome));
-    EXPECT_GT(executor.report_seconds(), 0);
+    EXPECT_GT(executor.plan_send_seconds(), 0);
   });
   EXPECT_EQ(ranks.counts().starts, 1);
 }
@@ -149,7 +149,7 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
     EXPECT_EQ(said.all[reports - 1], "");
     EXPECT_TRUE(ranks.counts().ready);
     const StepOutput after = ranks.execute(plan_of(++number, 3));
-    EXPECT_EQ(after.chosen.at(0).id, before.chosen.at(0).id);
+    EXPECT_EQ(after.sampled.at(0).id, before.sampled.at(0).id);
   }
   EXPECT_EQ(ranks.counts().starts, 4);
 }
@@ -170,7 +170,7 @@ TEST(RankSupervisor, StartsSlowRanksAgainAfterAStepThatHangs) {
 }
 
 int32_t token_of(RankSupervisor& ranks, uint64_t number, int64_t prompt) {
-  return ranks.execute(plan_of(number, prompt)).chosen.at(0).id;
+  return ranks.execute(plan_of(number, prompt)).sampled.at(0).id;
 }
 
 // Also for ranks that start later.

@@ -56,7 +56,7 @@ TEST(RankWatch, CountsOnlyTimeInWhichItRan) {
 TEST(RankWatch, SeesAStoppedProcessAtOnce) {
   RankProcesses sleeper(kSleep);
   EXPECT_EQ(sleeper.ended(), "");
-  const int process = sleeper.numbers().front();
+  const int process = sleeper.pids().front();
   auto now = RankWatch::Clock::now();
   RankWatch watch({process}, true, kLimits, now);
   EXPECT_EQ(watch.look(now += milliseconds(200)), "");
@@ -76,12 +76,12 @@ TEST(StepDeadline, IsTenTimesWhatSuchStepsTake) {
   using Seconds = std::chrono::duration<double>;
   StepDeadline deadline;
   EXPECT_EQ(deadline.allowed(1).count(), 60);
-  deadline.took(1, Seconds(0.001));
+  deadline.report_step_seconds(1, Seconds(0.001));
   EXPECT_EQ(deadline.allowed(1).count(), 30);
   EXPECT_EQ(deadline.allowed(500).count(), 60);
-  deadline.took(500, Seconds(5));
+  deadline.report_step_seconds(500, Seconds(5));
   EXPECT_DOUBLE_EQ(deadline.allowed(512).count(), 50);
-  deadline.took(512, Seconds(3));
+  deadline.report_step_seconds(512, Seconds(3));
   EXPECT_DOUBLE_EQ(deadline.allowed(400).count(), 48);
   EXPECT_EQ(deadline.allowed(0).count(), 30);
   EXPECT_EQ(StepDeadline(Seconds(90)).allowed(1).count(), 90);

@@ -52,7 +52,7 @@ class WordTexts final : public StepExecutor {
   StepOutput execute(const SchedulerOutput& plan) override {
     with.push_back(weights_.used());
     StepOutput outcome = texts_.execute(plan);
-    for (OutputToken& token : outcome.chosen)
+    for (OutputToken& token : outcome.sampled)
       token.id = static_cast<int32_t>((token.id + std::ssize(with.back())) % kPlanBounds.ids);
     return outcome;
   }

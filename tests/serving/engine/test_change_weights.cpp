@@ -23,7 +23,7 @@ class TwoWeights final : public StepExecutor {
     for (++steps_; steps_ > max_steps;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::microseconds(step_time));
     StepOutput outcome = texts_.execute(plan);
-    for (OutputToken& token : outcome.chosen) token.id = token.id / 2 * 2 + (is_new ? 1 : 0);
+    for (OutputToken& token : outcome.sampled) token.id = token.id / 2 * 2 + (is_new ? 1 : 0);
     return outcome;
   }
   bool is_new = false;
@@ -62,7 +62,7 @@ class ChangeWeights : public testing::Test {
     std::future<Completion> result = done->get_future();
     engine->add(
         {.prompt = std::move(prompt),
-         .choice = std::make_shared<SamplingParams>(),
+         .sampling_params = std::make_shared<SamplingParams>(),
          .max_tokens = tokens},
         [=, first = true](SequenceEvent&& event) mutable {
           if (began != nullptr && std::exchange(first, false)) began->set_value();
@@ -160,9 +160,9 @@ TEST_F(ChangeWeights, CancelsWhatWaitsForIt) {
   std::vector<SequenceId> held;
   std::atomic<int64_t> events = 0;
   while (before.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready)
-    held.push_back(
-        engine->add({.prompt = {3}, .choice = std::make_shared<SamplingParams>(), .max_tokens = 90},
-                    [&](SequenceEvent&&) { ++events; }));
+    held.push_back(engine->add(
+        {.prompt = {3}, .sampling_params = std::make_shared<SamplingParams>(), .max_tokens = 90},
+        [&](SequenceEvent&&) { ++events; }));
   for (const SequenceId id : held) engine->cancel(id);
   asked.get();
   engine->between_steps([] {});

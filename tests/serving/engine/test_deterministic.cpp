@@ -44,12 +44,13 @@ std::vector<TextRequest> requests_of(int count) {
 }
 
 SequenceRequest request_of(const TextRequest& request, size_t number) {
-  auto choice = std::make_shared<SamplingParams>();
-  choice->sampling = request.sampling;
-  choice->top_logprobs = 2;
-  choice->prompt_logprobs = number % 8 == 3 ? 1 : -1;
-  choice->frequency_penalty = number % 8 == 5 ? 0.5 : 0;
-  return {.prompt = request.prompt, .choice = std::move(choice), .max_tokens = request.count};
+  auto params = std::make_shared<SamplingParams>();
+  params->sampling = request.sampling;
+  params->top_logprobs = 2;
+  params->prompt_logprobs = number % 8 == 3 ? 1 : -1;
+  params->frequency_penalty = number % 8 == 5 ? 0.5 : 0;
+  return {
+      .prompt = request.prompt, .sampling_params = std::move(params), .max_tokens = request.count};
 }
 
 // Listeners on the engine's thread.

@@ -34,13 +34,13 @@ Embeddings embedded(Rank& rank, const BatchingConfig& how) {
                           .blocks = 40,
                           .block_tokens = kBlockTokens};
   ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
-  const auto choice = std::make_shared<SamplingParams>();
+  const auto params = std::make_shared<SamplingParams>();
   scheduler.add(std::make_shared<Sequence>(
-      SequenceRequest{.prompt = {1, 2, 3}, .choice = choice, .max_tokens = 20}));
+      SequenceRequest{.prompt = {1, 2, 3}, .sampling_params = params, .max_tokens = 20}));
   std::map<const Sequence*, size_t> number;
   for (std::vector<int32_t>& text : texts()) {
     const auto sequence = std::make_shared<Sequence>(
-        SequenceRequest{.prompt = text, .choice = choice, .embeds = true});
+        SequenceRequest{.prompt = text, .sampling_params = params, .embeds = true});
     number.emplace(sequence.get(), number.size());
     scheduler.add(sequence);
   }

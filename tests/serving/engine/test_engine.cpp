@@ -29,7 +29,7 @@ class Recorder {
       for (const OutputToken& token : event.tokens) tokens_.push_back(token.id);
       cached = event.cached_prompt;
       error = event.error.why;
-      may_ask_again = event.of_engine;
+      may_ask_again = event.may_retry;
       begun = event.begun != std::chrono::steady_clock::time_point{};
       first_.notify_all();
       if (event.finish) ended_.set_value(*event.finish);
@@ -69,7 +69,7 @@ std::vector<int32_t> text_of(std::vector<int32_t> prompt, int64_t count) {
 
 SequenceRequest request_of(std::vector<int32_t> prompt, int64_t max_tokens) {
   return {.prompt = std::move(prompt),
-          .choice = std::make_shared<SamplingParams>(),
+          .sampling_params = std::make_shared<SamplingParams>(),
           .max_tokens = max_tokens};
 }
 
@@ -148,9 +148,9 @@ TEST(Engine, SiblingsShareWhatIsReportedOfAPrompt) {
     Engine engine(recorded(), config, kBlocks, kBlockTokens,
                   [&](const StepReport& r) { computed += r.tokens; });
     SequenceRequest request = request_of(std::vector<int32_t>(30, 7), 4);
-    auto choice = std::make_shared<SamplingParams>();
-    choice->prompt_logprobs = 0;
-    request.choice = choice;
+    auto params = std::make_shared<SamplingParams>();
+    params->prompt_logprobs = 0;
+    request.sampling_params = params;
     std::vector<Recorder> recorders(3);
     std::vector<int64_t> reported(3);
     engine.add_siblings(request, recorders.size(), [&](size_t i) {
@@ -199,7 +199,7 @@ class SlowReport final : public StepExecutor {
  public:
   static constexpr double kReportSeconds = 3600;
   StepOutput execute(const SchedulerOutput& plan) override { return texts_.execute(plan); }
-  double report_seconds() const override { return kReportSeconds; }
+  double plan_send_seconds() const override { return kReportSeconds; }
 
  private:
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};

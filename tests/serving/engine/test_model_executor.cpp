@@ -164,10 +164,10 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
     ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
     EXPECT_TRUE(executor.survives_failures());
     const auto text = [&](int64_t fails_at) {
-      auto choice = std::make_shared<SamplingParams>();
-      choice->sampling.temperature = 0;
+      auto params = std::make_shared<SamplingParams>();
+      params->sampling.temperature = 0;
       const auto sequence = std::make_shared<Sequence>(
-          SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .choice = choice, .max_tokens = 12});
+          SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .sampling_params = params, .max_tokens = 12});
       scheduler.add(sequence);
       for (int64_t step = 0; !scheduler.idle(); ++step) {
         const SchedulerOutput plan = scheduler.next();
@@ -203,16 +203,16 @@ TEST(ModelExecutor, TimesTheChoices) {
     StepLimits limits{.tokens = 4, .sequences = 4, .length = 40, .blocks = 40};
     limits.block_tokens = test::kBlockTokens;
     ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
-    auto choice = std::make_shared<SamplingParams>();
+    auto params = std::make_shared<SamplingParams>();
     scheduler.add(std::make_shared<Sequence>(
-        SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .choice = choice, .max_tokens = 2}));
+        SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .sampling_params = params, .max_tokens = 2}));
     for (const bool samples : {false, true, true}) {  // four tokens of the prompt, the fifth, one
       const SchedulerOutput plan = scheduler.next();
       StepOutput outcome = executor.execute(plan);
-      ASSERT_EQ(outcome.choice_seconds.size(), 1u);
-      EXPECT_EQ(outcome.choice_seconds[0] > 0, samples);
+      ASSERT_EQ(outcome.sampling_seconds.size(), 1u);
+      EXPECT_EQ(outcome.sampling_seconds[0] > 0, samples);
       if (samples) {
-        EXPECT_GE(outcome.choosing_seconds, static_cast<double>(outcome.choice_seconds[0]));
+        EXPECT_GE(outcome.total_sampling_seconds, static_cast<double>(outcome.sampling_seconds[0]));
       }
       scheduler.done(plan, std::move(outcome));
     }

@@ -25,12 +25,12 @@ struct Completion {
   size_t replica = 0;
   FinishReason reason = FinishReason::kStop;
   std::string error;
-  bool of_engine = false;
+  bool may_retry = false;
 };
 
 SequenceRequest request_of(std::vector<int32_t> prompt, std::string salt = "") {
   return {.prompt = std::move(prompt),
-          .choice = std::make_shared<SamplingParams>(),
+          .sampling_params = std::make_shared<SamplingParams>(),
           .max_tokens = 5,
           .salt = std::move(salt)};
 }
@@ -63,7 +63,7 @@ class ReplicasTest : public testing::Test {
       completion->cached = event.cached_prompt;
       completion->replica = event.replica;
       completion->error = event.error.why;
-      completion->of_engine = event.of_engine;
+      completion->may_retry = event.may_retry;
       if (!event.finish) return;
       completion->reason = *event.finish;
       done->set_value(*completion);
@@ -185,7 +185,7 @@ TEST_F(ReplicasTest, GoOnWithoutOneThatCannot) {
     const Completion lost = ends[i + 1].get();
     EXPECT_EQ(lost.reason, FinishReason::kError);
     EXPECT_EQ(lost.error, "rank 3 lost");
-    EXPECT_TRUE(lost.of_engine);
+    EXPECT_TRUE(lost.may_retry);
   }
   EXPECT_EQ(engines.failure().why, "");
   release();
@@ -214,7 +214,7 @@ TEST_F(ReplicasTest, FailTogetherOnly) {
   EXPECT_EQ(engines.failure().why, "lost 0");
   const Completion refused = write(request_of({1}));
   EXPECT_EQ(refused.reason, FinishReason::kError);
-  EXPECT_TRUE(refused.of_engine);
+  EXPECT_TRUE(refused.may_retry);
   engines[1].resume();
   settle();
   EXPECT_EQ(engines.failure().why, "");
@@ -293,11 +293,11 @@ TEST_F(ReplicasTest, StopAll) {
   release();
   stops.join();
   const Completion late = write(request_of({7}));
-  EXPECT_TRUE(late.reason == FinishReason::kError && late.of_engine) << late.error;
+  EXPECT_TRUE(late.reason == FinishReason::kError && late.may_retry) << late.error;
   for (std::future<Completion>& end : ends)
     if (end.valid()) {
       const Completion completion = end.get();
-      EXPECT_TRUE(completion.reason == FinishReason::kLength || completion.of_engine)
+      EXPECT_TRUE(completion.reason == FinishReason::kLength || completion.may_retry)
           << completion.error;
     }
   EXPECT_NE(engines.failure().why, "");

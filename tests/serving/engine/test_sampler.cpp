@@ -18,20 +18,20 @@ class SequenceSampler {
  public:
   explicit SequenceSampler(const RowSamplingParams& sampling)
       : SequenceSampler(SamplingParams{.sampling = sampling}) {}
-  explicit SequenceSampler(SamplingParams choice, std::vector<int32_t> history = {},
+  explicit SequenceSampler(SamplingParams params, std::vector<int32_t> history = {},
                            int64_t prompt = 0)
       : sampler_(1, std::ssize(kLogits)) {
-    if (choice.top_logprobs < 0) choice.top_logprobs = 0;
+    if (params.top_logprobs < 0) params.top_logprobs = 0;
     SlotStart start;
     start.prompt_tokens = prompt;
     start.generated = std::ssize(history) - prompt;
     start.history = std::move(history);
-    start.choice = std::make_shared<const SamplingParams>(std::move(choice));
+    start.sampling_params = std::make_shared<const SamplingParams>(std::move(params));
     sampler_.start(start);
   }
   OutputToken sample(std::span<const float> logits, int64_t position,
                      const uint32_t* mask = nullptr) {
-    return sampler_.choose(0, position, logits, mask);
+    return sampler_.sample(0, position, logits, mask);
   }
   OutputToken score(int32_t id) const { return sampler_.score(0, id, kLogits); }
 
@@ -105,15 +105,15 @@ TEST(Sampler, SameSeedSameTokensAndPositionsDiffer) {
 
 TEST(Sampler, SequencesThatShareAChoiceDrawDifferently) {
   const auto tokens = [](uint64_t seed, uint64_t number) {
-    auto choice = std::make_shared<SamplingParams>();
-    choice->sampling.seed = seed;
+    auto params = std::make_shared<SamplingParams>();
+    params->sampling.seed = seed;
     Sampler sampler(1, std::ssize(kLogits));
     SlotStart start;
     start.draw = number;
-    start.choice = choice;
+    start.sampling_params = params;
     sampler.start(start);
     std::vector<int32_t> ids;
-    for (int i = 0; i < 50; ++i) ids.push_back(sampler.choose(0, i, kLogits, nullptr).id);
+    for (int i = 0; i < 50; ++i) ids.push_back(sampler.sample(0, i, kLogits, nullptr).id);
     return ids;
   };
   EXPECT_NE(tokens(5, 0), tokens(5, 1));
@@ -131,31 +131,31 @@ TEST(Sampler, NoSequenceOfARequestHasTheSeedOfAnother) {
 }
 
 SamplingParams greedy() {
-  SamplingParams choice;
-  choice.sampling.temperature = 0;
-  return choice;
+  SamplingParams params;
+  params.sampling.temperature = 0;
+  return params;
 }
 
 // The order of the sampled ids, when each one is forbidden afterwards, is the order of the logits.
 TEST(Sampler, PenaltiesActOnWhatTheTextHolds) {
-  SamplingParams choice = greedy();
-  choice.presence_penalty = 1.5;
-  SequenceSampler once(choice);
+  SamplingParams params = greedy();
+  params.presence_penalty = 1.5;
+  SequenceSampler once(params);
   std::vector<int32_t> ids;
   for (int i = 0; i < 4; ++i) ids.push_back(once.sample(kLogits, i).id);
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 3, 2, 1}));  // 1.5, 1.5, 0.5 are left, and 1
-  choice.presence_penalty = 0;
-  choice.frequency_penalty = 0.75;  // grows with each occurrence
-  SequenceSampler counted(choice);
+  params.presence_penalty = 0;
+  params.frequency_penalty = 0.75;  // grows with each occurrence
+  SequenceSampler counted(params);
   ids.clear();
   for (int i = 0; i < 5; ++i) ids.push_back(counted.sample(kLogits, i).id);
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 3, 1, 3, 2}));
 }
 
 TEST(Sampler, RepetitionPenaltyKnowsThePromptAndTheOthersDoNot) {
-  SamplingParams choice = greedy();
-  choice.repetition_penalty = 2;
-  EXPECT_EQ(SequenceSampler(choice, {1, 3}, 2).sample(kLogits, 2).id, 2);
+  SamplingParams params = greedy();
+  params.repetition_penalty = 2;
+  EXPECT_EQ(SequenceSampler(params, {1, 3}, 2).sample(kLogits, 2).id, 2);
   SamplingParams others = greedy();
   others.frequency_penalty = others.presence_penalty = 2;
   EXPECT_EQ(SequenceSampler(others, {1, 3}, 2).sample(kLogits, 2).id, 1);
@@ -169,35 +169,35 @@ TEST(Sampler, RepetitionPenaltyKnowsThePromptAndTheOthersDoNot) {
 }
 
 TEST(Sampler, BiasMaskMinimumAndWordsForbidOrFavour) {
-  SamplingParams choice = greedy();
-  choice.logit_bias = {{4, 5.0}};
-  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0).id, 4);
-  choice = greedy();
-  choice.logit_bias = {{1, -100.0}, {3, -100.0}, {900, 1.0}};
-  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0).id, 2);
+  SamplingParams params = greedy();
+  params.logit_bias = {{4, 5.0}};
+  EXPECT_EQ(SequenceSampler(params).sample(kLogits, 0).id, 4);
+  params = greedy();
+  params.logit_bias = {{1, -100.0}, {3, -100.0}, {900, 1.0}};
+  EXPECT_EQ(SequenceSampler(params).sample(kLogits, 0).id, 2);
   const uint32_t mask = 0b10001;
   EXPECT_EQ(SequenceSampler(greedy()).sample(kLogits, 0, &mask).id, 0);
-  choice = greedy();
-  choice.min_tokens = 2;
-  choice.stop_token_ids = {1, 3};
-  SequenceSampler patient(choice);
+  params = greedy();
+  params.min_tokens = 2;
+  params.stop_token_ids = {1, 3};
+  SequenceSampler patient(params);
   EXPECT_EQ(patient.sample(kLogits, 0).id, 2);
   EXPECT_EQ(patient.sample(kLogits, 1).id, 2);
   EXPECT_EQ(patient.sample(kLogits, 2).id, 1);
-  choice = greedy();
-  choice.bad_words = {{3}, {2, 1}};
-  EXPECT_EQ(SequenceSampler(choice, {0}, 1).sample(kLogits, 1).id, 1);
-  EXPECT_EQ(SequenceSampler(choice, {0, 2}, 2).sample(kLogits, 2).id, 2);
+  params = greedy();
+  params.bad_words = {{3}, {2, 1}};
+  EXPECT_EQ(SequenceSampler(params, {0}, 1).sample(kLogits, 1).id, 1);
+  EXPECT_EQ(SequenceSampler(params, {0, 2}, 2).sample(kLogits, 2).id, 2);
 }
 
 TEST(Sampler, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
   double sum = 0;
   for (const float l : kLogits) sum += std::exp(static_cast<double>(l));
-  SamplingParams choice = greedy();
-  choice.top_logprobs = 2;
-  choice.prompt_logprobs = 3;
-  choice.logit_bias = {{1, -100.0}, {3, -100.0}};
-  SequenceSampler sampler(choice);
+  SamplingParams params = greedy();
+  params.top_logprobs = 2;
+  params.prompt_logprobs = 3;
+  params.logit_bias = {{1, -100.0}, {3, -100.0}};
+  SequenceSampler sampler(params);
   const OutputToken token = sampler.sample(kLogits, 0);
   EXPECT_EQ(token.id, 2);
   EXPECT_NEAR(token.logprob, 2.0 - std::log(sum), 1e-12);
@@ -223,18 +223,18 @@ TEST(Sampler, SaysWhereLogitsAreNotFiniteAndWhereNothingIsAllowed) {
 // Each one allows some tokens, all together none.
 TEST(Sampler, SaysWhereARequestForbidsAllTokens) {
   const uint32_t mask = 0b01110;
-  SamplingParams choice = greedy();
-  choice.bad_words = {{1}, {2}};
-  choice.logit_bias = {{2, 100.0}};
-  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0, &mask).id, 3);
-  choice.stop_token_ids = {3};
-  choice.min_tokens = 1;
-  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0).id, 0);
-  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
-  choice.sampling.temperature = 1;
-  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
+  SamplingParams params = greedy();
+  params.bad_words = {{1}, {2}};
+  params.logit_bias = {{2, 100.0}};
+  EXPECT_EQ(SequenceSampler(params).sample(kLogits, 0, &mask).id, 3);
+  params.stop_token_ids = {3};
+  params.min_tokens = 1;
+  EXPECT_EQ(SequenceSampler(params).sample(kLogits, 0).id, 0);
+  EXPECT_EQ(SequenceSampler(params).sample(kLogits, 0, &mask).id, kNothingLeft);
+  params.sampling.temperature = 1;
+  EXPECT_EQ(SequenceSampler(params).sample(kLogits, 0, &mask).id, kNothingLeft);
   // NaN logits are the model's fault, not the request's.
-  EXPECT_EQ(SequenceSampler(choice).sample(std::vector<float>(5, std::nanf("")), 0).id, kNotFinite);
+  EXPECT_EQ(SequenceSampler(params).sample(std::vector<float>(5, std::nanf("")), 0).id, kNotFinite);
 }
 
 TEST(Sampler, RefusesParametersOutOfRange) {

@@ -52,7 +52,7 @@ class RecordedTexts final : public StepExecutor {
     result.number = plan.number;
     for (const SlotStart& start : plan.starts) {
       tables_[start.slot].assign(windows_.size(), {});
-      choices_[start.slot] = start.choice;
+      choices_[start.slot] = start.sampling_params;
       prompts_[start.slot] = start.prompt_tokens;
     }
     tokens += std::ssize(plan.tokens);
@@ -136,27 +136,27 @@ class RecordedTexts final : public StepExecutor {
       // After 254 and one more token the mask allows nothing.
       const bool all_forbidden = text.front() == 254 && text.size() > 1;
       const int32_t id = all_forbidden ? kNothingLeft : allowed(plan, step, next(step, count));
-      result.chosen.push_back({id, -1.5, id < 0 ? std::vector<TokenLogprob>{} : top_of(step, id)});
+      result.sampled.push_back({id, -1.5, id < 0 ? std::vector<TokenLogprob>{} : top_of(step, id)});
     }
     for (int64_t i = count; i < step.past + step.tokens; ++i) {
-      if (result.chosen.back().id != cache_[at(tables_[step.slot][0], i)]) break;
+      if (result.sampled.back().id != cache_[at(tables_[step.slot][0], i)]) break;
       const auto draft_index = static_cast<int32_t>(i + 1 - count);
-      result.chosen.push_back({allowed(plan, step, next(step, i + 1), draft_index), -1.5, {}});
+      result.sampled.push_back({allowed(plan, step, next(step, i + 1), draft_index), -1.5, {}});
     }
-    if (step.asked == 0) return;
-    std::vector<OutputToken>& asked = result.prompt.emplace_back();
+    if (step.scored == 0) return;
+    std::vector<OutputToken>& scored = result.prompt.emplace_back();
     text.push_back(step.following);
-    for (int64_t i = 0; i < step.asked; ++i)
-      asked.push_back(
-          {text.at(static_cast<size_t>(step.past + step.first_asked + i + 1)), -2.5, {}});
+    for (int64_t i = 0; i < step.scored; ++i)
+      scored.push_back(
+          {text.at(static_cast<size_t>(step.past + step.first_scored + i + 1)), -2.5, {}});
   }
 
   // The sampled token is the most probable one, followed by the ids after it.
   std::vector<TokenLogprob> top_of(const SequenceStep& step, int32_t id) const {
     std::vector<TokenLogprob> top;
-    const auto choice = choices_.find(step.slot);
-    if (choice == choices_.end() || choice->second == nullptr) return top;
-    for (int32_t i = 0; i < std::min(choice->second->top_logprobs, vocabulary_); ++i)
+    const auto params = choices_.find(step.slot);
+    if (params == choices_.end() || params->second == nullptr) return top;
+    for (int32_t i = 0; i < std::min(params->second->top_logprobs, vocabulary_); ++i)
       top.push_back({(id + i) % vocabulary_, -1.5 - 0.25 * i});
     return top;
   }

@@ -31,11 +31,11 @@ class Draft final : public StepExecutor {
     for (const SequenceStep& step : plan.sequences)
       EXPECT_LE(step.past + step.tokens, limits_.length);
     for (const SlotStart& start : plan.starts) {
-      EXPECT_EQ(start.choice->top_logprobs, -1);
-      EXPECT_EQ(start.history.empty(), !start.choice->needs_history());
+      EXPECT_EQ(start.sampling_params->top_logprobs, -1);
+      EXPECT_EQ(start.history.empty(), !start.sampling_params->needs_history());
     }
     StepOutput result = texts_.execute(plan);
-    for (OutputToken& token : result.chosen)
+    for (OutputToken& token : result.sampled)
       if (wrong_of_ > 0 && ++tokens_ % wrong_of_ == 0) token.id = (token.id + 1) % kVocabulary;
     return result;
   }
@@ -53,7 +53,7 @@ struct Server {
       .sequences = 6, .step_tokens = 12, .length = 90, .blocks = 150, .block_tokens = kBlockTokens};
   int64_t blocks = 150;
   int32_t wrong_of = 0;
-  SamplingParams choice = {};
+  SamplingParams sampling_params = {};
   int64_t count = 40;
   int64_t used_blocks = -1;  // of the draft model, at the end
 
@@ -67,9 +67,9 @@ struct Server {
     std::mt19937 random(3);
     std::vector<std::shared_ptr<Sequence>> all;
     std::vector<Ids> want;
-    const auto shared = std::make_shared<SamplingParams>(choice);
+    const auto shared = std::make_shared<SamplingParams>(sampling_params);
     for (int64_t n = 0; n < count; ++n) {
-      SequenceRequest request{.prompt = {}, .choice = shared};
+      SequenceRequest request{.prompt = {}, .sampling_params = shared};
       for (auto more = 1 + random() % 30; more > 0; --more)
         request.prompt.push_back(static_cast<int32_t>(random() % kVocabulary));
       request.max_tokens = static_cast<int64_t>(1 + random() % 59);
@@ -142,8 +142,8 @@ TEST(ModelDrafter, GoesOnThroughPreemptionAndWithLittleRoom) {
 // Its sampler stores the tokens of a sequence with penalties: it gets them again.
 TEST(ModelDrafter, ReportsTheTextWherePenaltiesActOnIt) {
   Server server{.wrong_of = 3};
-  server.choice.repetition_penalty = 1.1;
-  server.choice.top_logprobs = 3;
+  server.sampling_params.repetition_penalty = 1.1;
+  server.sampling_params.top_logprobs = 3;
   EXPECT_GT(server.run().accepted_tokens, 100);
   EXPECT_EQ(server.used_blocks, 0);
 }
@@ -155,9 +155,9 @@ TEST(ModelDrafter, DraftsNothingAfterTheEnd) {
   ModelDrafter drafter(std::make_unique<Draft>(limits, 0), limits);
   Ids text{1, 2, 3};
   for (int i = 0; i < 5; ++i) text.push_back(test::next_of(text, kVocabulary));
-  auto choice = std::make_shared<SamplingParams>();
-  choice->stop_token_ids = {text[5]};
-  Sequence sequence({.prompt = {1, 2, 3}, .choice = choice, .max_tokens = 9});
+  auto params = std::make_shared<SamplingParams>();
+  params->stop_token_ids = {text[5]};
+  Sequence sequence({.prompt = {1, 2, 3}, .sampling_params = params, .max_tokens = 9});
   const std::vector<DraftRequest> requests{{&sequence, 5}};
   // Two tokens are read per call: after the first call there is no draft.
   EXPECT_EQ(drafter.propose(requests), std::vector<Ids>{Ids{}});
@@ -172,8 +172,9 @@ TEST(ModelDrafter, CatchesUpWithTextsThatWentOnOtherwise) {
   const DraftLimits limits{
       .sequences = 1, .step_tokens = 9, .length = 30, .blocks = 10, .block_tokens = kBlockTokens};
   ModelDrafter drafter(std::make_unique<Draft>(limits, 0), limits);
-  Sequence sequence(
-      {.prompt = {1, 2, 3}, .choice = std::make_shared<SamplingParams>(), .max_tokens = 20});
+  Sequence sequence({.prompt = {1, 2, 3},
+                     .sampling_params = std::make_shared<SamplingParams>(),
+                     .max_tokens = 20});
   const std::vector<DraftRequest> requests{{&sequence, 5}};
   for (int round = 0; round < 2; ++round) {
     const Ids drafts = drafter.propose(requests).front();

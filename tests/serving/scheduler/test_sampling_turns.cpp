@@ -20,16 +20,16 @@ struct TimedServer {
         scheduler({.max_sequences = 64, .max_step_tokens = 512, .max_model_len = 400}, pool),
         texts(400, 4, kVocabulary) {}
 
-  std::shared_ptr<SamplingParams> choice_of(double seconds) {
-    auto choice = std::make_shared<SamplingParams>();
-    seconds_of[choice.get()] = seconds;
-    return choice;
+  std::shared_ptr<SamplingParams> params_of(double seconds) {
+    auto params = std::make_shared<SamplingParams>();
+    seconds_of[params.get()] = seconds;
+    return params;
   }
   std::shared_ptr<Sequence> add(const std::string& tenant,
-                                std::shared_ptr<const SamplingParams> choice,
+                                std::shared_ptr<const SamplingParams> params,
                                 std::vector<int32_t> prompt, int64_t max_tokens) {
     auto sequence = std::make_shared<Sequence>(SequenceRequest{.prompt = std::move(prompt),
-                                                               .choice = std::move(choice),
+                                                               .sampling_params = std::move(params),
                                                                .max_tokens = max_tokens,
                                                                .tenant = tenant});
     scheduler.add(sequence);
@@ -38,21 +38,21 @@ struct TimedServer {
   // Seconds of the step; records the cost of sampling for each sequence.
   double step() {
     const SchedulerOutput plan = scheduler.next();
-    for (const SlotStart& start : plan.starts) of_slot[start.slot] = start.choice.get();
+    for (const SlotStart& start : plan.starts) of_slot[start.slot] = start.sampling_params.get();
     StepOutput result = texts.execute(plan);
     sampled.clear();
-    asked = 0;
+    scored = 0;
     for (const SequenceStep& one : plan.sequences) {
-      const SamplingParams* choice = of_slot[one.slot];
-      const int rows = (one.samples ? 1 : 0) + one.asked;
-      result.choice_seconds.push_back(static_cast<float>(rows * seconds_of[choice]));
-      result.choosing_seconds += rows * seconds_of[choice];
-      sampled[choice] += one.samples ? 1 : 0;
-      asked += one.asked;
+      const SamplingParams* params = of_slot[one.slot];
+      const int rows = (one.samples ? 1 : 0) + one.scored;
+      result.sampling_seconds.push_back(static_cast<float>(rows * seconds_of[params]));
+      result.total_sampling_seconds += rows * seconds_of[params];
+      sampled[params] += one.samples ? 1 : 0;
+      scored += one.scored;
     }
-    const double seconds = model + result.choosing_seconds;
+    const double seconds = model + result.total_sampling_seconds;
     (void)scheduler.done(plan, std::move(result));
-    scheduler.took(seconds);
+    scheduler.report_step_seconds(seconds);
     return seconds;
   }
 
@@ -63,7 +63,7 @@ struct TimedServer {
   std::map<const SamplingParams*, double> seconds_of;
   std::map<int32_t, const SamplingParams*> of_slot;
   std::map<const SamplingParams*, int> sampled;
-  int64_t asked = 0;
+  int64_t scored = 0;
 };
 
 std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count) {
@@ -73,7 +73,7 @@ std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count) {
 
 TEST(SamplingTurns, ATenantAloneNeverWaits) {
   TimedServer server(0.02);
-  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  const auto plain = server.params_of(kPlain), costly = server.params_of(0.01);
   server.add("a", plain, {1, 2}, 40);
   for (int32_t i = 0; i < 8; ++i) server.add("a", costly, {3, i}, 40);
   for (int step = 0; step < 40; ++step) {
@@ -85,7 +85,7 @@ TEST(SamplingTurns, ATenantAloneNeverWaits) {
 
 TEST(SamplingTurns, CostlyChoicesHoldUpNoOtherTenant) {
   TimedServer server(0.1);
-  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  const auto plain = server.params_of(kPlain), costly = server.params_of(0.01);
   const auto quiet = server.add("b", plain, {1, 2}, 120);
   std::vector<std::shared_ptr<Sequence>> loud;
   server.step();
@@ -97,8 +97,8 @@ TEST(SamplingTurns, CostlyChoicesHoldUpNoOtherTenant) {
     const double seconds = server.step();
     if (quiet->generated() < 120) {
       EXPECT_EQ(quiet->length(), before + 1) << "the other tenant waits";
-      const double with_plain_choices = 0.1 + 9 * kPlain;
-      EXPECT_LE(seconds, (1 + SamplingTurns::kShare) * with_plain_choices);
+      const double with_plain_params = 0.1 + 9 * kPlain;
+      EXPECT_LE(seconds, (1 + SamplingTurns::kShare) * with_plain_params);
       EXPECT_LE(server.sampled[costly.get()], 4);
     }
     int64_t least = 30, most = 0;
@@ -115,7 +115,7 @@ TEST(SamplingTurns, CostlyChoicesHoldUpNoOtherTenant) {
 
 TEST(SamplingTurns, NobodyWaitsBesideALargeModel) {
   TimedServer server(1);
-  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  const auto plain = server.params_of(kPlain), costly = server.params_of(0.01);
   server.add("b", plain, {1, 2}, 60);
   for (int32_t i = 0; i < 8; ++i) server.add("a", costly, {3, i}, 50);
   for (int step = 0; step < 50; ++step) {
@@ -127,7 +127,7 @@ TEST(SamplingTurns, NobodyWaitsBesideALargeModel) {
 // At least one sequence gets a token in each step, however little time there is.
 TEST(SamplingTurns, EveryTenantGoesOn) {
   TimedServer server(0.001);
-  const auto plain = server.choice_of(kPlain), costly = server.choice_of(1);
+  const auto plain = server.params_of(kPlain), costly = server.params_of(1);
   server.add("b", plain, {1, 2}, 200);
   for (const char* tenant : {"a", "c"})
     for (int32_t i = 0; i < 3; ++i) server.add(tenant, costly, {3, i}, 20);
@@ -142,7 +142,7 @@ TEST(SamplingTurns, EveryTenantGoesOn) {
 // The choices of one request start together, once its prompt is in the cache.
 TEST(SamplingTurns, ManyChoicesOfARequestBeginOneAfterTheOther) {
   TimedServer server(0.1);
-  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  const auto plain = server.params_of(kPlain), costly = server.params_of(0.01);
   server.add("b", plain, {1, 2}, 200);
   server.add("a", costly, {3, 4}, 100);
   for (int step = 0; step < 3; ++step) server.step();
@@ -155,9 +155,9 @@ TEST(SamplingTurns, ManyChoicesOfARequestBeginOneAfterTheOther) {
 // Requests with other parameters and one token each: they are charged like the tenant's last ones.
 TEST(SamplingTurns, FirstTokensCountAsTheTenantsLastOnes) {
   TimedServer server(0.1);
-  server.add("b", server.choice_of(kPlain), {1, 2}, 200);
+  server.add("b", server.params_of(kPlain), {1, 2}, 200);
   std::vector<std::shared_ptr<SamplingParams>> choices;
-  for (int32_t i = 0; i < 48; ++i) choices.push_back(server.choice_of(0.01));
+  for (int32_t i = 0; i < 48; ++i) choices.push_back(server.params_of(0.01));
   for (int step = 0; step < 3; ++step) server.step();
   for (int32_t i = 0; i < 8; ++i) server.add("a", choices[static_cast<size_t>(i)], {3, i}, 1);
   server.step();  // the very first ones
@@ -173,7 +173,7 @@ TEST(SamplingTurns, FirstTokensCountAsTheTenantsLastOnes) {
 // A slow sequence continues next to ever new short ones of its tenant.
 TEST(SamplingTurns, OlderSequencesOfATenantAreNotOvertaken) {
   TimedServer server(0.02);
-  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  const auto plain = server.params_of(kPlain), costly = server.params_of(0.01);
   server.add("b", plain, {1, 2}, 300);
   const auto old = server.add("a", costly, {3, 4}, 60);
   for (int step = 0; step < 3; ++step) server.step();
@@ -187,7 +187,7 @@ TEST(SamplingTurns, OlderSequencesOfATenantAreNotOvertaken) {
 
 TEST(SamplingTurns, LogProbabilitiesOfAPromptComeInParts) {
   TimedServer server(0.1);
-  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.002);
+  const auto plain = server.params_of(kPlain), costly = server.params_of(0.002);
   costly->prompt_logprobs = 20;
   server.add("b", plain, {1, 2}, 200);
   for (int step = 0; step < 3; ++step) server.step();
@@ -195,8 +195,8 @@ TEST(SamplingTurns, LogProbabilitiesOfAPromptComeInParts) {
   int64_t in_all = 0;
   for (int step = 0; step < 60 && loud->generated() < 2; ++step) {
     server.step();
-    EXPECT_LE(server.asked, 32);
-    in_all += server.asked;
+    EXPECT_LE(server.scored, 32);
+    in_all += server.scored;
   }
   EXPECT_EQ(in_all, 299);
   EXPECT_EQ(loud->generated(), 2);

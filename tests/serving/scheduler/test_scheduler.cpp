@@ -98,7 +98,8 @@ TEST(Scheduler, SiblingsWaitForTheFirstToFillTheCache) {
   const auto first = server.add(prompt_of(30, 1), 5);
   std::vector<std::shared_ptr<Sequence>> others;
   for (int n = 0; n < 3; ++n) {
-    SequenceRequest request{.prompt = prompt_of(30, 1), .choice = server.choice, .max_tokens = 5};
+    SequenceRequest request{
+        .prompt = prompt_of(30, 1), .sampling_params = server.sampling_params, .max_tokens = 5};
     request.sibling = first;
     others.push_back(std::make_shared<Sequence>(std::move(request)));
     server.scheduler.add(others.back());
@@ -115,8 +116,8 @@ TEST(Scheduler, EndsAtAStopTokenIdOnceEnoughTokensAreThere) {
   const std::vector<int32_t> text = alone(prompt_of(6, 1), 10);
   for (const int64_t least : {0, 5}) {
     Server server(config_of(1, 16, 40), 10);
-    server.choice->stop_token_ids = {text[6 + 2], text[6 + 7]};
-    server.choice->min_tokens = least;
+    server.sampling_params->stop_token_ids = {text[6 + 2], text[6 + 7]};
+    server.sampling_params->min_tokens = least;
     const auto s = server.add(prompt_of(6, 1), 10);
     server.run();
     EXPECT_EQ(s->generated(), least == 0 ? 3 : 8);
@@ -137,7 +138,7 @@ TEST(Scheduler, EndsWithAnErrorWhereLogitsAreNotFinite) {
   const auto bad = server.add(prompt_of(6, 1), 5), good = server.add(prompt_of(6, 2), 5);
   const SchedulerOutput plan = server.scheduler.next();
   StepOutput result = server.executor.execute(plan);
-  result.chosen[0].id = -1;
+  result.sampled[0].id = -1;
   const std::vector<Progress> progress = server.scheduler.done(plan, std::move(result));
   ASSERT_EQ(progress.size(), 2u);
   EXPECT_EQ(progress[0].finish, FinishReason::kError);
@@ -154,7 +155,7 @@ TEST(Scheduler, EndsWithAnErrorWhereLogitsAreNotFinite) {
 
 TEST(Scheduler, ReportsTheTokensOfThePromptOnceThroughChunksAndPreemption) {
   Server server(config_of(2, 5, 40), 10);
-  server.choice->prompt_logprobs = 0;
+  server.sampling_params->prompt_logprobs = 0;
   const auto a = server.add(prompt_of(17, 1), 20), b = server.add(prompt_of(17, 2), 20);
   server.run();
   for (const auto& s : {a, b}) {
@@ -170,8 +171,10 @@ TEST(Scheduler, EmbedsPromptsInChunksBesideTexts) {
   const auto text = server.add(prompt_of(9, 1), 12);
   std::vector<std::shared_ptr<Sequence>> embedded;
   for (const int64_t length : {1, 4, 11, 40}) {
-    embedded.push_back(std::make_shared<Sequence>(
-        SequenceRequest{.prompt = prompt_of(length, 5), .choice = server.choice, .embeds = true}));
+    embedded.push_back(
+        std::make_shared<Sequence>(SequenceRequest{.prompt = prompt_of(length, 5),
+                                                   .sampling_params = server.sampling_params,
+                                                   .embeds = true}));
     server.scheduler.add(embedded.back());
   }
   std::map<const Sequence*, std::vector<float>> reported;
@@ -192,9 +195,10 @@ TEST(Scheduler, EmbedsPromptsInChunksBesideTexts) {
   }
   EXPECT_EQ(text->tokens, alone(prompt_of(9, 1), 12));
   EXPECT_EQ(server.pool.used(), 0);
-  EXPECT_THROW(server.scheduler.add(std::make_shared<Sequence>(SequenceRequest{
-                   .prompt = prompt_of(41, 1), .choice = server.choice, .embeds = true})),
-               Error);
+  EXPECT_THROW(
+      server.scheduler.add(std::make_shared<Sequence>(SequenceRequest{
+          .prompt = prompt_of(41, 1), .sampling_params = server.sampling_params, .embeds = true})),
+      Error);
 }
 
 TEST(Scheduler, RunsAheadOfResults) {
@@ -287,7 +291,8 @@ TEST(Scheduler, WhoWaitsForAMaskHoldsNobodyUp) {
   const auto rule = std::make_shared<SlowRule>();
   Server server(config_of(2, 8, 40), 40);
   const auto other = server.add(prompt_of(3, 1), 30);
-  SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 30};
+  SequenceRequest request{
+      .prompt = prompt_of(3, 2), .sampling_params = server.sampling_params, .max_tokens = 30};
   request.rule = rule;
   const auto waits = std::make_shared<Sequence>(std::move(request));
   server.scheduler.add(waits);
@@ -327,7 +332,8 @@ TEST(Scheduler, EndsWhatGetsNoMask) {
   rule->masks = 1;
   Server server(config_of(2, 8, 40), 40);
   const auto add = [&] {
-    SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 9};
+    SequenceRequest request{
+        .prompt = prompt_of(3, 2), .sampling_params = server.sampling_params, .max_tokens = 9};
     request.rule = rule;
     auto sequence = std::make_shared<Sequence>(std::move(request));
     server.scheduler.add(sequence);
@@ -358,8 +364,9 @@ TEST(Scheduler, AnEndBeforeMinTokensIsAnError) {
   rule->masks = 100;
   for (const int64_t min_tokens : {4, 5}) {
     Server server(config_of(2, 8, 40), 40);
-    server.choice->min_tokens = min_tokens;
-    SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 9};
+    server.sampling_params->min_tokens = min_tokens;
+    SequenceRequest request{
+        .prompt = prompt_of(3, 2), .sampling_params = server.sampling_params, .max_tokens = 9};
     request.rule = rule;
     const auto sequence = std::make_shared<Sequence>(std::move(request));
     server.scheduler.add(sequence);
@@ -379,7 +386,8 @@ TEST(Scheduler, AMaskThatComesBetweenTwoQuestionsLosesNothing) {
   for (const int64_t length : {4, 9}) {
     rule->length = length;
     Server server(config_of(2, 8, 40), 40);
-    SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 6};
+    SequenceRequest request{
+        .prompt = prompt_of(3, 2), .sampling_params = server.sampling_params, .max_tokens = 6};
     request.rule = rule;
     const auto sequence = std::make_shared<Sequence>(std::move(request));
     server.scheduler.add(sequence);

@@ -103,12 +103,12 @@ SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens,
   std::mt19937 random(3);
   std::vector<std::shared_ptr<Sequence>> all;
   std::vector<Ids> want;
-  auto choice = std::make_shared<SamplingParams>();
+  auto params = std::make_shared<SamplingParams>();
   for (int n = 0; n < 40; ++n) {
     SequenceRequest request;
     for (auto more = 1 + random() % 30; more > 0; --more)
       request.prompt.push_back(static_cast<int32_t>(random() % kVocabulary));
-    request.choice = choice;
+    request.sampling_params = params;
     request.max_tokens = static_cast<int64_t>(1 + random() % 59);
     if (n % 2 == 0) request.rule = rule;
     Ids& text = want.emplace_back(request.prompt);

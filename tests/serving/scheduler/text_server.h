@@ -19,7 +19,7 @@ struct TextServer {
                                 std::shared_ptr<const TextRule> rule = nullptr) {
     SequenceRequest request;
     request.prompt = std::move(prompt);
-    request.choice = choice;
+    request.sampling_params = sampling_params;
     request.max_tokens = max_tokens;
     request.priority = priority;
     request.salt = std::move(salt);
@@ -48,7 +48,7 @@ struct TextServer {
     EXPECT_EQ(pool.used(), 0);
   }
 
-  std::shared_ptr<SamplingParams> choice = std::make_shared<SamplingParams>();
+  std::shared_ptr<SamplingParams> sampling_params = std::make_shared<SamplingParams>();
   KvBlockPool pool;
   Scheduler scheduler;
   RecordedTexts executor;

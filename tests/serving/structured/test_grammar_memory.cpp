@@ -21,13 +21,13 @@ class Budget {
     memory->set_evict([this](const std::string* tenant) {
       const auto at = tenant != nullptr ? kept.find(*tenant) : kept.begin();
       if (at == kept.end()) return false;
-      memory->give_back(at->first, at->second);
+      memory->release(at->first, at->second);
       kept.erase(at);
       return true;
     });
   }
   void keep(const std::string& tenant, int64_t bytes) {
-    EXPECT_EQ(memory->take(tenant, bytes), ChargeResult::kTaken);
+    EXPECT_EQ(memory->charge(tenant, bytes), ChargeResult::kCharged);
     kept[tenant] += bytes;
   }
 
@@ -37,53 +37,53 @@ class Budget {
 
 TEST(GrammarMemory, SharesAreOfThoseWhoHoldSome) {
   GrammarMemory memory(100);
-  EXPECT_EQ(memory.take("a", 51),
+  EXPECT_EQ(memory.charge("a", 51),
             ChargeResult::kShareIsFull);  // half is reserved for a second tenant
-  EXPECT_EQ(memory.take("a", 50), ChargeResult::kTaken);
-  EXPECT_EQ(memory.take("b", 40), ChargeResult::kTaken);
-  EXPECT_EQ(memory.take("c", 34), ChargeResult::kShareIsFull);
-  EXPECT_EQ(memory.take("c", 11), ChargeResult::kAllIsFull);
-  EXPECT_EQ(memory.take("c", 10), ChargeResult::kTaken);
-  memory.give_back("a", 50);
-  memory.give_back("b", 40);
-  EXPECT_EQ(memory.take("c", 40), ChargeResult::kTaken);
+  EXPECT_EQ(memory.charge("a", 50), ChargeResult::kCharged);
+  EXPECT_EQ(memory.charge("b", 40), ChargeResult::kCharged);
+  EXPECT_EQ(memory.charge("c", 34), ChargeResult::kShareIsFull);
+  EXPECT_EQ(memory.charge("c", 11), ChargeResult::kAllIsFull);
+  EXPECT_EQ(memory.charge("c", 10), ChargeResult::kCharged);
+  memory.release("a", 50);
+  memory.release("b", 40);
+  EXPECT_EQ(memory.charge("c", 40), ChargeResult::kCharged);
   EXPECT_EQ(memory.used(), 50);
   GrammarMemory alone(100);
-  EXPECT_EQ(alone.take("", 100), ChargeResult::kTaken);  // without API keys: one tenant
-  EXPECT_NE(alone.take("", 1), ChargeResult::kTaken);
+  EXPECT_EQ(alone.charge("", 100), ChargeResult::kCharged);  // without API keys: one tenant
+  EXPECT_NE(alone.charge("", 1), ChargeResult::kCharged);
 }
 
 TEST(GrammarMemory, DropsATenantsOwnGrammarsFirst) {
   Budget budget;
   budget.keep("a", 30);
   budget.keep("b", 30);
-  EXPECT_EQ(budget.memory->take("a", 50), ChargeResult::kTaken);
+  EXPECT_EQ(budget.memory->charge("a", 50), ChargeResult::kCharged);
   EXPECT_EQ(budget.kept, (std::map<std::string, int64_t>{{"b", 30}}));
 }
 
 TEST(GrammarMemory, DropsOthersOnlyWhereTheyAreInTheWay) {
   Budget two;
   two.keep("b", 30);
-  EXPECT_EQ(two.memory->take("a", 50), ChargeResult::kTaken);
-  EXPECT_EQ(two.memory->take("a", 1), ChargeResult::kShareIsFull);  // two tenants: half each
+  EXPECT_EQ(two.memory->charge("a", 50), ChargeResult::kCharged);
+  EXPECT_EQ(two.memory->charge("a", 1), ChargeResult::kShareIsFull);  // two tenants: half each
   EXPECT_EQ(two.kept.size(), 1U);
 
   Budget reduced;  // grammars that other tenants keep unused reduce the new tenant's share
   reduced.keep("b", 10);
   reduced.keep("c", 10);
-  EXPECT_EQ(reduced.memory->take("a", 50), ChargeResult::kTaken);
+  EXPECT_EQ(reduced.memory->charge("a", 50), ChargeResult::kCharged);
   EXPECT_EQ(reduced.kept.size(), 1U);
 
   Budget impossible;
   impossible.keep("b", 10);
   impossible.keep("c", 10);
-  EXPECT_EQ(impossible.memory->take("a", 51), ChargeResult::kShareIsFull);
+  EXPECT_EQ(impossible.memory->charge("a", 51), ChargeResult::kShareIsFull);
   EXPECT_EQ(impossible.kept.size(), 2U);
 
   Budget full;
-  EXPECT_EQ(full.memory->take("a", 50), ChargeResult::kTaken);
+  EXPECT_EQ(full.memory->charge("a", 50), ChargeResult::kCharged);
   full.keep("b", 50);
-  EXPECT_EQ(full.memory->take("c", 20), ChargeResult::kTaken);
+  EXPECT_EQ(full.memory->charge("c", 20), ChargeResult::kCharged);
   EXPECT_EQ(full.memory->used(), 70);
 }
 
@@ -91,16 +91,16 @@ TEST(GrammarCharge, HoldsWhatItHeldWhereMoreIsRefused) {
   const auto memory = std::make_shared<GrammarMemory>(100);
   {
     GrammarCharge charge(memory, "a");
-    EXPECT_EQ(charge.set(40), ChargeResult::kTaken);
+    EXPECT_EQ(charge.set(40), ChargeResult::kCharged);
     EXPECT_EQ(charge.set(60), ChargeResult::kShareIsFull);
     EXPECT_EQ(memory->used(), 40);
-    EXPECT_EQ(charge.set(50), ChargeResult::kTaken);
-    EXPECT_EQ(charge.set(10), ChargeResult::kTaken);
+    EXPECT_EQ(charge.set(50), ChargeResult::kCharged);
+    EXPECT_EQ(charge.set(10), ChargeResult::kCharged);
     EXPECT_EQ(memory->used(), 10);
   }
   EXPECT_EQ(memory->used(), 0);
   GrammarCharge unbounded(nullptr, "a");
-  EXPECT_EQ(unbounded.set(int64_t{1} << 40), ChargeResult::kTaken);
+  EXPECT_EQ(unbounded.set(int64_t{1} << 40), ChargeResult::kCharged);
 }
 
 // Reads a random text of up to `tokens` tokens; its masks and states stay cached.

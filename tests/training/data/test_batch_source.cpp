@@ -59,7 +59,7 @@ TEST(TrainSource, FillsWhatTheDatasetHolds) {
       EXPECT_EQ(batch.tokens[b * 8 + i], tokens[i]);
       EXPECT_EQ(batch.targets[b * 8 + i], tokens[i + 1]);
       EXPECT_EQ(batch.positions[b * 8 + i], static_cast<int32_t>(i));
-      EXPECT_EQ(batch.rows[b * 8 + i], static_cast<int64_t>((5 + b) * 8 + i));
+      EXPECT_EQ(batch.global_index[b * 8 + i], static_cast<int64_t>((5 + b) * 8 + i));
     }
   }
   EXPECT_EQ(batch.cu_seqlens, (Ints{0, 8, 16, 24}));
@@ -78,7 +78,8 @@ TEST(TrainSource, RanksTakeMegatronsSlices) {
     for (int64_t done = 0; done < 12; done += ranks * micro) {
       for (int rank = 0; rank < ranks; ++rank) {
         source->fill(first_sample(consumed + done, micro, rank), micro, batch);
-        for (size_t i = 0; i < batch.rows.size(); i += 4) samples.push_back(batch.rows[i] / 4);
+        for (size_t i = 0; i < batch.global_index.size(); i += 4)
+          samples.push_back(batch.global_index[i] / 4);
       }
     }
     return samples;
@@ -152,7 +153,7 @@ TEST(TrainSource, BuffersDoNotGrow) {
   source->fill(0, 2, batch);
   const auto addresses = [&] {
     return std::vector<const void*>{batch.tokens.data(), batch.targets.data(),
-                                    batch.positions.data(), batch.rows.data(),
+                                    batch.positions.data(), batch.global_index.data(),
                                     batch.cu_seqlens.data()};
   };
   const auto before = addresses();

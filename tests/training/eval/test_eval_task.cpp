@@ -41,7 +41,7 @@ Known known_documents() {
     e.tokens.assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(size));
     double sum = 0;
     for (size_t i = 0; i < size; ++i) {
-      e.learned.push_back(i >= from ? 1 : 0);
+      e.loss_mask.push_back(i >= from ? 1 : 0);
       if (i < from) continue;
       const double* row = logits.data() + (i - 1) * vocab;
       double total = 0;
@@ -105,8 +105,8 @@ std::string shown(const Example& e) {
   std::string out;
   bool learned = false;
   for (size_t i = 0; i < e.tokens.size(); ++i) {
-    if (e.learned[i] != 0 && !learned) out += '|';
-    learned = e.learned[i] != 0;
+    if (e.loss_mask[i] != 0 && !learned) out += '|';
+    learned = e.loss_mask[i] != 0;
     out += e.tokens[i] == 256 ? '$' : static_cast<char>(e.tokens[i]);
   }
   return out;
@@ -142,13 +142,13 @@ TEST(EvalTask, WhiteSpaceIsUnicodesAndCutContextsAreCounted) {
     const EvalTask task = file.open(
         concat(R"({"context": "ab)", space, R"(", "choices": ["c", "d"], "label": 0})"), 20, "");
     const Example& first = task.documents()[0];
-    EXPECT_EQ(first.learned[1], 0) << space;
-    EXPECT_EQ(first.learned[2], 1) << space;
+    EXPECT_EQ(first.loss_mask[1], 0) << space;
+    EXPECT_EQ(first.loss_mask[2], 1) << space;
   }
   // Bytes that end like such a character are not whitespace.
   const EvalTask letter =
       file.open("{\"context\": \"\xE4\xBD\xA0\", \"choices\": [\"c\", \"d\"], \"label\": 0}", 20);
-  EXPECT_EQ(letter.documents()[0].learned, (std::vector<uint8_t>{0, 0, 0, 1, 1}));
+  EXPECT_EQ(letter.documents()[0].loss_mask, (std::vector<uint8_t>{0, 0, 0, 1, 1}));
   EXPECT_EQ(letter.truncated(), 0);
   EXPECT_EQ(letter.longest(), 4);
   const EvalTask cut =

@@ -112,7 +112,8 @@ MicroBatch GoldenCase::batch(const SafetensorsReader& file, int64_t row) const {
   batch.targets = ints(file, "targets", row);
   batch.positions = ints(file, "positions", -1);
   batch.cu_seqlens = ints(file, "cu_seqlens", -1);
-  for (size_t t = 0; t < batch.tokens.size(); ++t) batch.rows.push_back(static_cast<int64_t>(t));
+  for (size_t t = 0; t < batch.tokens.size(); ++t)
+    batch.global_index.push_back(static_cast<int64_t>(t));
   for (size_t n = 1; n < batch.cu_seqlens.size(); ++n)
     batch.max_seqlen = std::max(batch.max_seqlen, batch.cu_seqlens[n] - batch.cu_seqlens[n - 1]);
   batch.valid_targets =

@@ -52,7 +52,8 @@ MicroBatch HfCase::batch() const {
     batch.max_seqlen = std::max(batch.max_seqlen, length);
     for (int32_t p = 0; p < length; ++p) batch.positions.push_back(p);
   }
-  for (size_t t = 0; t < batch.tokens.size(); ++t) batch.rows.push_back(static_cast<int64_t>(t));
+  for (size_t t = 0; t < batch.tokens.size(); ++t)
+    batch.global_index.push_back(static_cast<int64_t>(t));
   batch.valid_targets =
       std::ssize(batch.targets) - std::ranges::count(batch.targets, kIgnoredTarget);
   return batch;

@@ -14,7 +14,7 @@ namespace {
 MicroBatch batch() {
   MicroBatch b = shape_of_micro_batch(2, 9);
   std::iota(b.tokens.begin(), b.tokens.end(), 100);
-  std::iota(b.rows.begin(), b.rows.end(), 70);
+  std::iota(b.global_index.begin(), b.global_index.end(), 70);
   b.cu_seqlens = {0, 4, 5, 9, 11, 18};
   for (size_t i = 0; i < b.tokens.size(); ++i) {
     b.targets[i] = i % 4 == 0 ? kIgnoredTarget : b.tokens[i] + 1;
@@ -70,20 +70,20 @@ TEST(BatchShard, ContextRanksHoldEveryTokenOnce) {
       EXPECT_EQ(local.context->local_tokens(), std::ssize(local.tokens));
       valid += local.valid_targets;
       for (size_t i = 0; i < local.tokens.size(); ++i) {
-        if (local.rows[i] < 0) {
+        if (local.global_index[i] < 0) {
           EXPECT_EQ(local.targets[i], kIgnoredTarget);
           EXPECT_EQ(local.tokens[i], 0);
           continue;
         }
-        const auto at = static_cast<size_t>(local.rows[i] - 70);
+        const auto at = static_cast<size_t>(local.global_index[i] - 70);
         EXPECT_EQ(local.tokens[i], whole.tokens[at]);
         EXPECT_EQ(local.targets[i], whole.targets[at]);
         EXPECT_EQ(local.positions[i], whole.positions[at]);
-        rows.push_back(local.rows[i]);
+        rows.push_back(local.global_index[i]);
       }
     }
     std::ranges::sort(rows);
-    EXPECT_EQ(rows, whole.rows);
+    EXPECT_EQ(rows, whole.global_index);
     EXPECT_EQ(valid, whole.valid_targets);
   }
 }

@@ -49,7 +49,7 @@ MicroBatch sample(int64_t n) {
     b.targets[t] = philox_word(key, t + 1) % 5 == 0 ? -100 : token;
     b.valid_targets += b.targets[t] >= 0 ? 1 : 0;
     b.positions[t] = static_cast<int32_t>(t);
-    b.rows[t] = n * kLength + static_cast<int64_t>(t);
+    b.global_index[t] = n * kLength + static_cast<int64_t>(t);
   }
   return b;
 }

@@ -179,7 +179,7 @@ MicroBatch half(const MicroBatch& whole, size_t n) {
   out.tokens = cut(whole.tokens);
   out.targets = cut(whole.targets);
   out.positions = cut(whole.positions);
-  out.rows = cut(whole.rows);
+  out.global_index = cut(whole.global_index);
   out.max_seqlen = static_cast<int32_t>(s);
   out.cu_seqlens = {0, out.max_seqlen};
   out.valid_targets = std::ssize(out.targets) - std::ranges::count(out.targets, -100);

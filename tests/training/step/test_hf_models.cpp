@@ -69,7 +69,7 @@ class LogitsStage final : public PipelineStage {
     logits_ = to_doubles(logits);
     return {};
   }
-  Activation allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) override {
+  Activation allocate_message(int /*chunk*/, int micro_batch, bool /*gradient*/) override {
     const int64_t rows =
         std::ssize(batches_.batch(micro_batch).tokens) / groups_.layout.token_split().size;
     return ctx_.allocate("hidden", store_.dtype(), Shape{rows, model_.config().hidden_size});
@@ -128,7 +128,7 @@ void expect_logits(const HfCase& hf, HfRank& rank) {
   double worst = 0;
   size_t compared = 0;
   for (size_t t = 0; t < local[0].tokens.size(); ++t) {
-    const int64_t row = local[0].rows[t];
+    const int64_t row = local[0].global_index[t];
     if (row < 0) continue;  // padding
     ++compared;
     for (size_t i = 0; i < v; ++i)

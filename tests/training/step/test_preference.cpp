@@ -46,7 +46,8 @@ MicroBatch batch_of(const nlohmann::json& pairs, int64_t length) {
     batch.pairs.push_back({chosen, put("rejected")});
     batch.cu_seqlens.push_back(static_cast<int32_t>(++sequence * length));
   }
-  for (size_t i = 0; i < batch.rows.size(); ++i) batch.rows[i] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < batch.global_index.size(); ++i)
+    batch.global_index[i] = static_cast<int64_t>(i);
   return batch;
 }
 

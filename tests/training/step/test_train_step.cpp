@@ -47,7 +47,7 @@ MicroBatch sample(int64_t n) {
     b.tokens[t] = (static_cast<int32_t>(n) * 5 + i * i) % 31;
     b.targets[t] = (b.tokens[t] * 7 + 3) % 31;
     b.positions[t] = i;
-    b.rows[t] = n * kLength + i;
+    b.global_index[t] = n * kLength + i;
   }
   b.valid_targets = kLength;
   return b;

@@ -24,7 +24,7 @@
 #include "transformer/formats/gguf/gguf_model.h"
 #include "transformer/formats/hf/hf_model.h"
 #include "transformer/formats/hf/hf_writer.h"
-#include "transformer/formats/text_ends.h"
+#include "transformer/formats/stop_token_ids.h"
 
 namespace trireme::test::test_import_model {
 namespace {
@@ -233,17 +233,17 @@ TEST(ModelCopies, AllIdsOfAConfigurationStayThroughGguf) {
   EXPECT_EQ(model.config().bos_token_id, 11);
   const int32_t eos = load_tokenizer(dir / "x.gguf")->eod_id();
   EXPECT_EQ(eos, load_tokenizer(dir / "hf")->eod_id());
-  std::vector<int32_t> ends = tokenizer_ends(dir / "x.gguf", 700);
+  std::vector<int32_t> ends = tokenizer_stop_token_ids(dir / "x.gguf", 700);
   EXPECT_EQ(ends, (std::vector<int32_t>{eos, 3, 5, 9, 7, 8, 690}));
   write_hf_directory(model, dir / "out", {});
-  EXPECT_EQ(text_ends(dir / "out", 700), ends);
+  EXPECT_EQ(stop_token_ids(dir / "out", 700), ends);
   EXPECT_EQ(HfModel(dir / "out").config().bos_token_id, 11);
   import_model(model, dir / "ours", {.dtype = DType::kF32});
-  EXPECT_EQ(tokenizer_ends(open_any_model(dir / "ours")->tokenizer(), 700), ends);
+  EXPECT_EQ(tokenizer_stop_token_ids(open_any_model(dir / "ours")->tokenizer(), 700), ends);
   // And into another GGUF file.
   write_gguf(model, dir / "y.gguf",
              {.type = "F32", .tokenizer = gguf_tokenizer_metadata(dir / "x.gguf", 700)});
-  EXPECT_EQ(tokenizer_ends(dir / "y.gguf", 700), ends);
+  EXPECT_EQ(tokenizer_stop_token_ids(dir / "y.gguf", 700), ends);
   EXPECT_EQ(GgufModel(dir / "y.gguf").config().bos_token_id, 11);
 }
 
@@ -275,7 +275,7 @@ TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {
   words["tokenizer.chat_template"] = std::string("{{ messages }}");
   write_gguf(source, dir / "x.gguf", {.type = "F32", .tokenizer = words});
   // The stop token of the tokenizer first, then those of the directory.
-  const std::vector<int32_t> ends = tokenizer_ends(dir / "x.gguf", 700);
+  const std::vector<int32_t> ends = tokenizer_stop_token_ids(dir / "x.gguf", 700);
   ASSERT_EQ(ends.size(), 3U);
   EXPECT_EQ((std::vector<int32_t>{ends[1], ends[2]}), (std::vector<int32_t>{3, 5}));
 
@@ -287,13 +287,13 @@ TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {
   for (const char* text : {"the sea", " Wind and oars!\n", "<|im_start|>"})
     EXPECT_EQ(ours->encode(text, {.parse_special = true}),
               theirs->encode(text, {.parse_special = true}));
-  EXPECT_EQ(text_ends(dir / "out", 700), ends);
+  EXPECT_EQ(stop_token_ids(dir / "out", 700), ends);
   EXPECT_FALSE(fs::exists(dir / "out/tokenizer.model"));
 
   import_model(GgufModel(dir / "x.gguf"), dir / "ours", {.dtype = DType::kF32});
   const std::string kept = open_any_model(dir / "ours")->tokenizer();
   EXPECT_EQ(load_tokenizer(kept)->encode("the sea"), theirs->encode("the sea"));
-  EXPECT_EQ(tokenizer_ends(kept, 700), ends);
+  EXPECT_EQ(tokenizer_stop_token_ids(kept, 700), ends);
 
   // An unsupported tokenizer is left out, and the model is exported nevertheless.
   words["tokenizer.ggml.pre"] = std::string("another");

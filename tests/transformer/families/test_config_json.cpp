@@ -12,7 +12,7 @@
 #include "transformer/families/family.h"
 #include "transformer/families/other_families.h"
 #include "transformer/formats/load_config.h"
-#include "transformer/formats/text_ends.h"
+#include "transformer/formats/stop_token_ids.h"
 
 namespace trireme::test_config_json {
 namespace {
@@ -374,10 +374,10 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
                           ": ignoring unknown keys with the value null: "
                           "\"hiden_act\", "
                           "\"some.program\", \"rope_scaling.odd\"");
-  EXPECT_EQ(text_ends(scratch.path(), 32000), (std::vector<int32_t>{5, 7, 9}));
-  EXPECT_EQ(text_ends(scratch.path(), 8), (std::vector<int32_t>{5, 7})) << "9 is none";
-  EXPECT_EQ(tokenizer_ends(scratch / "tokenizer.json", 8), (std::vector<int32_t>{5, 7}));
-  EXPECT_TRUE(tokenizer_ends("byte", 8).empty());
+  EXPECT_EQ(stop_token_ids(scratch.path(), 32000), (std::vector<int32_t>{5, 7, 9}));
+  EXPECT_EQ(stop_token_ids(scratch.path(), 8), (std::vector<int32_t>{5, 7})) << "9 is none";
+  EXPECT_EQ(tokenizer_stop_token_ids(scratch / "tokenizer.json", 8), (std::vector<int32_t>{5, 7}));
+  EXPECT_TRUE(tokenizer_stop_token_ids("byte", 8).empty());
   std::filesystem::copy(file, scratch / "model.json");
   try {
     load_model_config(scratch / "model.json", notes);

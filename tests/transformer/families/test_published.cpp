@@ -13,7 +13,7 @@
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/formats/load_config.h"
-#include "transformer/formats/text_ends.h"
+#include "transformer/formats/stop_token_ids.h"
 #include "transformer/model/flops.h"
 #include "transformer/model/model.h"
 
@@ -86,7 +86,7 @@ TEST_P(PublishedTest, IsReadAsItIs) {
   EXPECT_EQ(2.0 * static_cast<double>(count_parameters(config).active - tables),
             inference_cost(config, 2, 2).token_flops);
   EXPECT_EQ(longest_sequence(config), expected.longest);
-  EXPECT_EQ(text_ends(dir.path(), config.vocab_size), expected.ends);
+  EXPECT_EQ(stop_token_ids(dir.path(), config.vocab_size), expected.ends);
   // Our own form is strict, and gives the same configuration.
   ConfigReport report;
   EXPECT_EQ(read_model_config(model_config_to_json(config), "", report), config);

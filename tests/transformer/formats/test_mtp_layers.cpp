@@ -185,7 +185,7 @@ void save_run(const CheckpointModel& from, const std::string& root) {
     values.emplace_back("weights", whole.numel() * dtype_size(DType::kF32));
     const Tensor data = values.back().tensor(DType::kF32, Shape{std::span<const int64_t>(p.shape)});
     from.read(from.config(), p, whole, 0, data.reshape({whole.numel()}));
-    parts.push_back({p.router ? kKindRouter : kKindParam, p.name, p.shape, {}, 0, data});
+    parts.push_back({p.selection_bias ? kKindRouter : kKindParam, p.name, p.shape, {}, 0, data});
   }
   save_checkpoint({.root = root, .step = 5}, parts,
                   {{"config", {{"model", model_config_to_json(from.config())}}}});

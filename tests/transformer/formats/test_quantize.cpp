@@ -101,7 +101,7 @@ TEST(Quantize, DirectoriesReadBack) {
       EXPECT_EQ(kinds.at(name).tensors, linear);
       EXPECT_LT(kinds.at(name).worst, bound.share);
       EXPECT_GE(kinds.at(name).worst, kinds.at(name).error.relative());
-      EXPECT_EQ(kinds.at("bfloat16").error.wrong, 0);
+      EXPECT_EQ(kinds.at("bfloat16").error.squared_error, 0);
       EXPECT_EQ(kinds.at("bfloat16").before, kinds.at("bfloat16").after);
       int64_t in_files = 0;
       const SafetensorsDirectory written_files(out);

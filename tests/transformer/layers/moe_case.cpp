@@ -50,7 +50,7 @@ Batch batch_of(const MoeCase& c, const Layout& layout, int64_t micro_batch) {
     b.targets.push_back(real && i % 4 != 3 ? 1 : kIgnoredTarget);
   }
   b.tokens.count = std::ssize(b.rows);
-  b.tokens.rows = ConstTensor(b.rows.data(), DType::kI64, {b.tokens.count});
+  b.tokens.global_index = ConstTensor(b.rows.data(), DType::kI64, {b.tokens.count});
   b.tokens.targets = ConstTensor(b.targets.data(), DType::kI32, {b.tokens.count});
   b.tokens.sequence_length = c.tokens / 2;
   return b;

@@ -265,7 +265,7 @@ TEST(Moe, StepsOfAnyRoutingFitOnePlan) {
   const std::vector<int32_t> targets(at(tokens), 1);
   Tokens t;
   t.count = tokens;
-  t.rows = ConstTensor(rows.data(), DType::kI64, {tokens});
+  t.global_index = ConstTensor(rows.data(), DType::kI64, {tokens});
   t.targets = ConstTensor(targets.data(), DType::kI32, {tokens});
   const TestTensor scale(DType::kF64, {1}, {1.0}), values(DType::kF64, {4});
   size_t rounds = 0;

@@ -372,7 +372,7 @@ const Schema& deepspeed_schema() {
       key.path = name;
       key.aliases.clear();
       key.allows_auto = key.allows_null = true;
-      key.auto_is_left_out = key.is_required = false;
+      key.auto_means_default = key.is_required = false;
       if (key.path == "tensor_parallel.autotp_size") key.min = 0;  // 0: off
       s.row(std::move(key));
     }

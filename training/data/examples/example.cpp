@@ -69,7 +69,7 @@ std::string ExampleReader::written(const Json& messages, size_t count, const Jso
 bool ExampleReader::add_gained(const Json& messages, const Json& record, const std::string& text,
                                size_t from, Ranges& ranges) const {
   for (size_t i = from; i < messages.size(); ++i) {
-    if (!is_assistant(messages[i]) || !may_be_learned(messages[i])) continue;
+    if (!is_assistant(messages[i]) || !has_loss(messages[i])) continue;
     const std::string before = written(messages, i, record);
     const std::string after = render(first_of(messages, i + 1), record, false).text;
     if (!after.starts_with(before) || !text.starts_with(after)) return false;
@@ -154,7 +154,7 @@ ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, cons
   ranges.clear();
   size_t after = 0;
   for (size_t i = from; i < messages.size(); ++i) {
-    if (!is_assistant(messages[i]) || !may_be_learned(messages[i])) continue;
+    if (!is_assistant(messages[i]) || !has_loss(messages[i])) continue;
     ranges.push_back(marked_range(messages, i, record, chat, after));
     after = ranges.back().second;
   }
@@ -166,7 +166,7 @@ ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, cons
 void ExampleReader::leave_out_unlearned(const Json& messages, const Json& record,
                                         const std::string& text, Ranges& ranges) const {
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (may_be_learned(messages[i])) continue;
+    if (has_loss(messages[i])) continue;
     const Range place = said(messages, i, record, text);
     Ranges left;
     for (const auto& [begin, end] : ranges) {
@@ -266,7 +266,7 @@ Example ExampleReader::document(const std::string& text, size_t learned_from) co
   const int32_t end = tokenizer_.eod_id();
   if (end >= 0 && (example.tokens.empty() || example.tokens.back() != end)) {
     example.tokens.push_back(end);
-    example.learned.push_back(1);
+    example.loss_mask.push_back(1);
   }
   for (size_t at = 0; !parse_special_ && !example.spells_markup && at < text.size(); ++at)
     if (specials_.can_begin_with(text[at]))
@@ -310,7 +310,7 @@ Example ExampleReader::tokenize(const std::string& text, const Ranges& learned,
     if (in && begin < end) in = learned[range].first < end && begin < learned[range].second;
     // Tokens that the tokenizer adds after the text are trained on if the end of the text is.
     if (in && begin == end) in = begin == text.size() && learned[range].second == text.size();
-    out.learned.push_back(in ? 1 : 0);
+    out.loss_mask.push_back(in ? 1 : 0);
   }
   return out;
 }
@@ -329,7 +329,7 @@ Example ExampleReader::tokenize_parts(const std::string& text, const Ranges& lea
                              .breaks = breaks};
     const std::vector<int32_t> ids = tokenizer_.encode(text.substr(at, end - at), part);
     out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
-    out.learned.resize(out.tokens.size(), mark);
+    out.loss_mask.resize(out.tokens.size(), mark);
     at = end;
   };
   for (const auto& [begin, end] : learned) {

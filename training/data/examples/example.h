@@ -55,8 +55,8 @@ namespace trireme {
 
 struct Example {
   std::vector<int32_t> tokens;
-  std::vector<uint8_t> learned;  // (tokens) 1: trained on
-  bool spells_markup = false;    // text without a template spells special tokens, as plain text
+  std::vector<uint8_t> loss_mask;  // (tokens) 1: trained on
+  bool spells_markup = false;      // text without a template spells special tokens, as plain text
   // Members of messages that have text and that the template did not read (WrittenConversation).
   std::vector<std::string> unread_members = {};
 };

@@ -32,7 +32,7 @@ constexpr size_t kMaxKeys = 4096;
 
 int64_t targets_of(const Example& example) {
   if (example.tokens.empty()) return 0;
-  return std::count(example.learned.begin() + 1, example.learned.end(), uint8_t{1});
+  return std::count(example.loss_mask.begin() + 1, example.loss_mask.end(), uint8_t{1});
 }
 
 std::vector<Example> read_item(const ExampleReader& reader, const std::string& line,
@@ -117,7 +117,7 @@ void ExampleSet::add_item(std::vector<Example>& documents, const ExampleSetOptio
     if (document.tokens.size() <= most) continue;
     cut = true;
     document.tokens.resize(most);
-    document.learned.resize(most);
+    document.loss_mask.resize(most);
   }
   if (cut && options.drop_long) {
     ++stats_.dropped_long;
@@ -138,7 +138,7 @@ void ExampleSet::add_item(std::vector<Example>& documents, const ExampleSetOptio
 
 void ExampleSet::add_document(const Example& document) {
   tokens_.insert(tokens_.end(), document.tokens.begin(), document.tokens.end());
-  learned_.insert(learned_.end(), document.learned.begin(), document.learned.end());
+  loss_mask_.insert(loss_mask_.end(), document.loss_mask.begin(), document.loss_mask.end());
   begin_.push_back(std::ssize(tokens_));
   stats_.tokens += std::ssize(document.tokens);
   stats_.targets += targets_of(document);
@@ -154,7 +154,7 @@ ExampleSet::ExampleSet(const std::vector<Example>& documents) : documents_per_it
 
 ExampleSet::Document ExampleSet::document(int64_t d) const {
   const int64_t begin = begin_[static_cast<size_t>(d)];
-  return {tokens_.data() + begin, learned_.data() + begin,
+  return {tokens_.data() + begin, loss_mask_.data() + begin,
           begin_[static_cast<size_t>(d) + 1] - begin};
 }
 
@@ -184,7 +184,7 @@ std::string ExampleSet::fingerprint() const {
   ChecksumStream sum;
   sum.update(std::as_bytes(std::span(begin_)));
   sum.update(std::as_bytes(std::span(tokens_)));
-  sum.update(std::as_bytes(std::span(learned_)));
+  sum.update(std::as_bytes(std::span(loss_mask_)));
   return checksum_text(sum.value());
 }
 
@@ -228,7 +228,7 @@ std::vector<int64_t> ExampleSource::items_of(int64_t sample) {
 PreferenceResponse ExampleSource::preference_response(int64_t d, int64_t begin) const {
   const ExampleSet::Document document = set_->document(d);
   return {begin, begin + document.size - 1,
-          std::count(document.learned + 1, document.learned + document.size, uint8_t{1}),
+          std::count(document.loss_mask + 1, document.loss_mask + document.size, uint8_t{1}),
           reference_log_probabilities_ == nullptr
               ? 0.0
               : (*reference_log_probabilities_)[static_cast<size_t>(d)]};
@@ -255,11 +255,11 @@ void ExampleSource::add_document(const ExampleSet::Document& document, MicroBatc
                                  int64_t row, size_t at) const {
   for (int64_t i = 0; i + 1 < document.size; ++i) {
     const size_t to = at + static_cast<size_t>(i);
-    const bool learned = document.learned[i + 1] != 0;
+    const bool learned = document.loss_mask[i + 1] != 0;
     batch.tokens[to] = document.tokens[i];
     batch.targets[to] = learned ? document.tokens[i + 1] : kIgnoredTarget;
     batch.positions[to] = static_cast<int32_t>(i);
-    batch.rows[to] = row + i;
+    batch.global_index[to] = row + i;
     batch.valid_targets += learned ? 1 : 0;
   }
 }
@@ -272,7 +272,7 @@ void ExampleSource::fill_samples(std::span<const int64_t> samples, MicroBatch& b
   batch.tokens.assign(tokens, 0);
   batch.targets.assign(tokens, kIgnoredTarget);
   batch.positions.assign(tokens, 0);
-  batch.rows.assign(tokens, 0);
+  batch.global_index.assign(tokens, 0);
   batch.cu_seqlens.reserve(tokens + 1);
   batch.cu_seqlens.assign(1, 0);
   batch.valid_targets = 0;
@@ -301,7 +301,7 @@ void ExampleSource::fill_samples(std::span<const int64_t> samples, MicroBatch& b
       }
     }
     for (int64_t i = at, begin = at; i < (s + 1) * S; ++i) {  // padding
-      batch.rows[static_cast<size_t>(i)] = row + i;
+      batch.global_index[static_cast<size_t>(i)] = row + i;
       batch.positions[static_cast<size_t>(i)] = static_cast<int32_t>(i - begin);
     }
     close((s + 1) * S);

@@ -56,7 +56,7 @@ class ExampleSet {
   int64_t length(int64_t item) const;  // positions that the item takes in a sequence
   struct Document {
     const int32_t* tokens;
-    const uint8_t* learned;
+    const uint8_t* loss_mask;
     int64_t size;
   };
   Document document(int64_t d) const;
@@ -72,7 +72,7 @@ class ExampleSet {
   void add_document(const Example& document);
   int documents_per_item_;
   std::vector<int32_t> tokens_;
-  std::vector<uint8_t> learned_;
+  std::vector<uint8_t> loss_mask_;
   std::vector<int64_t> begin_{0};
   Stats stats_;
 };

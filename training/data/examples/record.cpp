@@ -143,7 +143,7 @@ Json first_of(const Json& messages, size_t count) {
 
 bool is_assistant(const Json& message) { return message["role"] == "assistant"; }
 
-bool may_be_learned(const Json& message) {
+bool has_loss(const Json& message) {
   const Json *weight = record_member(message, "weight"), *train = record_member(message, "train");
   return (weight == nullptr || *weight != 0) && (train == nullptr || *train != false);
 }

@@ -22,7 +22,7 @@ Json first_of(const Json& messages, size_t count);
 bool is_assistant(const Json& message);
 // False if a message is excluded from the loss by "weight": 0 (OpenAI's name) or "train": false
 // (Axolotl's).
-bool may_be_learned(const Json& message);
+bool has_loss(const Json& message);
 // Adds "tools", "documents" and the members of "chat_template_kwargs" to a template's variables.
 // InputError if the kwargs are not an object, or set a name that is already in `variables` or is
 // reserved: "tools", "documents", "chat_template" or "continue_final_message".

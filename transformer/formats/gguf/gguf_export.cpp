@@ -4,7 +4,7 @@
 #include "engine/observe/log.h"
 #include "engine/text/tokenizer_keys.h"
 #include "transformer/formats/gguf/gguf_model.h"
-#include "transformer/formats/text_ends.h"
+#include "transformer/formats/stop_token_ids.h"
 
 namespace trireme {
 namespace {
@@ -26,7 +26,7 @@ bool has_whole_blocks(const FileTensor& tensor, const GgufType& type) {
 // back to a type with smaller blocks, then to the type of other matrices.
 const GgufType* type_of(const ModelConfig& config, const FileTensor& tensor,
                         const GgufWriteOptions& options) {
-  const bool small = tensor.shape.size() == 1 || tensor.router ||
+  const bool small = tensor.shape.size() == 1 || tensor.selection_bias ||
                      tensor.name.find("ffn_gate_inp") != std::string::npos ||
                      tensor.name.starts_with("position_embd");
   if (small) return gguf_type("F32");
@@ -62,7 +62,7 @@ class GgufExport {
     if (!factors.empty())
       described.push_back({"rope_freqs.weight", gguf_type("F32"), {std::ssize(factors)}});
     GgufWriter writer(path, metadata, described, fingerprint(source_));
-    if (writer.file().begun_anew())
+    if (writer.file().discarded_partial())
       log_warning(path, ": starting over: the model or the options have changed since ",
                   "the file was interrupted");
     PieceStream stream(source_, source_.config());
@@ -127,12 +127,13 @@ class GgufExport {
 // Adds stop token ids that the tokenizer metadata lacks: llama.cpp has keys for three; further ones
 // are stored under a Trireme key, with a warning.
 void add_ends(const ModelSource& source, const std::string& path, GgufMetadata& metadata) {
-  std::vector<int32_t> ends = tokenizer_ends(source.tokenizer(), source.config().vocab_size);
-  for (const char* key : kGgufEnds)
+  std::vector<int32_t> ends =
+      tokenizer_stop_token_ids(source.tokenizer(), source.config().vocab_size);
+  for (const char* key : kGgufStopKeys)
     if (const auto found = metadata.find(key); found != metadata.end())
       if (const auto* id = std::get_if<int64_t>(&found->second)) std::erase(ends, *id);
   auto next = ends.begin();
-  for (const char* key : kGgufEnds)
+  for (const char* key : kGgufStopKeys)
     if (next != ends.end() && !metadata.contains(key)) metadata[key] = int64_t{*next++};
   const std::vector<int64_t> rest(next, ends.end());
   if (rest.empty()) return;

@@ -63,7 +63,7 @@ HfSource stacked_source(const ModelConfig& config, const std::string& parameter)
   TRIREME_CHECK(gate || up || is(names.expert_down), "expert's ", parameter);
   HfSource source{
       .tensor = concat(parameter.substr(0, at + 1), gate || up ? stacked.gate_up : stacked.down,
-                       bias ? stacked.bias_end : ""),
+                       bias ? stacked.bias_suffix : ""),
       .transposed = stacked.transposed || bias,
       .matrices = config.moe.experts,
       .matrix = expert};

@@ -15,7 +15,7 @@
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/formats/mtp_layers.h"
-#include "transformer/formats/text_ends.h"
+#include "transformer/formats/stop_token_ids.h"
 #include "transformer/formats/unfinished_copy.h"
 
 namespace trireme {
@@ -42,7 +42,7 @@ std::string module_of(const FileTensor& tensor) {
 
 DType written_dtype(const ModelSource& source, const FileTensor& tensor,
                     const HfWriteOptions& options) {
-  if (tensor.router) return DType::kF32;
+  if (tensor.selection_bias) return DType::kF32;
   const DType own = file_dtype(source, tensor);
   return is_mtp(tensor) ? own : options.dtype.value_or(own);
 }
@@ -128,7 +128,7 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
   Json ends = Json::array();
   if (end_of_document >= 0) ends.push_back(end_of_document);
   const std::string beside = source.tokenizer().empty() ? source.path() : source.tokenizer();
-  for (const int32_t end : tokenizer_ends(beside, source.config().vocab_size))
+  for (const int32_t end : tokenizer_stop_token_ids(beside, source.config().vocab_size))
     if (end != end_of_document) ends.push_back(end);
   if (ends.size() > 1 || (end_of_document < 0 && !ends.empty())) json["eos_token_id"] = ends;
   if (!options.quantization.has_value()) return json;

@@ -128,7 +128,7 @@ void read_packed(const ConfigValues& values, bool awq, Quantization& q, ConfigRe
     report.error(values.spelled("group_size"),
                  "is 0; expected at least 1, or -1 for one group of all inputs");
   if (awq) return;
-  q.zeros_as_they_are = values.word("checkpoint_format") == "gptq_v2";
+  q.stores_unshifted_zeros = values.word("checkpoint_format") == "gptq_v2";
   const Json layers = values.raw("dynamic");
   if (!layers.is_object()) return;
   for (const auto& [pattern, changes] : layers.items())

@@ -48,7 +48,7 @@ void PeftAdapter::add_beyond(const ModelConfig& base, std::vector<ModelParameter
   for (const ModelParameter& p : wanted) names.insert(p.name);
   for (const ModelParameter& p : model_parameters(config)) {
     const HfSource source = hf_source(config, p.name);
-    if (p.shape.size() != 2 || p.router || !p.name.ends_with(kWeightSuffix) ||
+    if (p.shape.size() != 2 || p.selection_bias || !p.name.ends_with(kWeightSuffix) ||
         source.tensor != p.name || source.transposed)
       continue;
     const std::string ours = p.name.substr(0, p.name.size() - kWeightSuffix.size());

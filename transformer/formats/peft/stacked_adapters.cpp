@@ -18,24 +18,24 @@ std::string layer_of(const std::string& parameter) {
 }  // namespace
 
 StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>> adapters,
-                                 const ModelConfig& config, const AdapterRoom& room)
+                                 const ModelConfig& config, const AdapterSlots& adapter_slots)
     : ModelSource("adapters"), adapters_(std::move(adapters)), first_{0} {
   config_ = config;
   std::set<std::string> layers;
   for (const auto& adapter : adapters_) {
-    if (adapter != nullptr && room.slots > 0 && adapter->lora().rank > room.rank)
+    if (adapter != nullptr && adapter_slots.count > 0 && adapter->lora().rank > adapter_slots.rank)
       fail_input(adapter->path(), " has rank ", adapter->lora().rank, "; the limit is rank ",
-                 room.rank, " (--max-lora-rank)");
+                 adapter_slots.rank, " (--max-lora-rank)");
     if (adapter != nullptr) check(*adapter);
-    if (room.slots > 0) {
-      first_.push_back(first_.back() + std::min(room.rank, kMaxStackedRank + 1));
+    if (adapter_slots.count > 0) {
+      first_.push_back(first_.back() + std::min(adapter_slots.rank, kMaxStackedRank + 1));
       continue;
     }
     for (const ModelParameter& p : adapter_parameters(config, adapter->lora()))
       layers.insert(layer_of(p.name));
     first_.push_back(first_.back() + std::min(adapter->lora().rank, kMaxStackedRank + 1));
   }
-  if (room.slots > 0) layers = {"all-linear"};
+  if (adapter_slots.count > 0) layers = {"all-linear"};
   if (first_.back() > kMaxStackedRank)
     fail_input("adapters with a total rank of ", first_.back(), "; at most ", kMaxStackedRank,
                " are served together");

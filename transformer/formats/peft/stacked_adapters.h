@@ -25,8 +25,8 @@ namespace trireme {
 using AdapterColumns = std::pair<int32_t, int32_t>;
 
 // Number of adapter slots and their rank. 0: no slots, only the adapters given at construction.
-struct AdapterRoom {
-  int64_t slots = 0, rank = 0;
+struct AdapterSlots {
+  int64_t count = 0, rank = 0;
 };
 
 class StackedAdapters : public ModelSource {
@@ -36,7 +36,7 @@ class StackedAdapters : public ModelSource {
   // rank is above the slots', or that has magnitudes (DoRA): they scale the whole output of a
   // layer, which columns cannot express.
   StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>> adapters,
-                  const ModelConfig& config, const AdapterRoom& room = {});
+                  const ModelConfig& config, const AdapterSlots& adapter_slots = {});
   const char* kind() const override { return "peft"; }
   const LoraConfig& lora() const { return lora_; }
   AdapterColumns columns(size_t adapter) const;  // of the inner dimension

@@ -32,7 +32,7 @@ Case self_attention(std::vector<int32_t> cu, int64_t heads, int64_t kv_heads, in
 struct Operands {
   const Case& c;
   DType dtype, compute;
-  TestTensor qkv, q_own, k_own, v_own, dout, out, lse, dq, dk, dv, cu_q, cu_k, global_row;
+  TestTensor qkv, q_own, k_own, v_own, dout, out, lse, dq, dk, dv, cu_q, cu_k, global_index;
   Tensor q, k, v;
 
   Operands(const Case& which, DType type)
@@ -51,14 +51,14 @@ struct Operands {
         dv(unset(type, {c.keys(), c.kv_heads, c.width})),
         cu_q({std::ssize(c.cu_q)}, c.cu_q),
         cu_k({std::ssize(c.cu_k)}, c.cu_k),
-        global_row({c.tokens()}, rows()),
+        global_index({c.tokens()}, rows()),
         q(c.packed ? qkv->slice(1, 0, c.heads) : *q_own),
         k(c.packed ? qkv->slice(1, c.heads, c.heads + c.kv_heads) : *k_own),
         v(c.packed ? qkv->slice(1, c.heads + c.kv_heads, c.heads + 2 * c.kv_heads) : *v_own) {}
 
   AttentionArgs args() const {
     AttentionArgs a = c.args;
-    a.global_row = global_row;
+    a.global_index = global_index;
     return a;
   }
   void forward(Ctx& ctx) { attention_forward(ctx, out, lse, q, k, v, cu_q, cu_k, args()); }
@@ -103,9 +103,9 @@ struct Reference {
   std::vector<double> lse;
 };
 
-double keep_factor(const Case& c, int64_t global_row, int64_t head, int64_t key) {
+double keep_factor(const Case& c, int64_t global_index, int64_t head, int64_t key) {
   if (c.args.dropout == 0) return 1;
-  const auto index = static_cast<uint64_t>(((global_row * c.heads + head) << 24) + key);
+  const auto index = static_cast<uint64_t>(((global_index * c.heads + head) << 24) + key);
   const bool keep = uniform_from_word(philox_word(c.args.key, index)) >= c.args.dropout;
   return keep ? 1 / (1 - c.args.dropout) : 0;
 }
@@ -120,7 +120,8 @@ struct Values {
   std::vector<double> q, k, v, dout, out;
 };
 
-void add_query(Reference& r, const Case& c, const Values& x, int64_t global_row, const Query& at) {
+void add_query(Reference& r, const Case& c, const Values& x, int64_t global_index,
+               const Query& at) {
   const auto width = static_cast<size_t>(c.width);
   const size_t tq = static_cast<size_t>(at.t * c.heads + at.h) * width;
   const auto key_row = [&](int64_t j) {
@@ -149,7 +150,7 @@ void add_query(Reference& r, const Case& c, const Values& x, int64_t global_row,
   for (int64_t j = at.begin; j < at.end; ++j) {
     const size_t tk = key_row(j);
     const double p = std::exp(score[static_cast<size_t>(j - at.begin)] - lse);
-    const double keep = keep_factor(c, global_row, at.h, j);
+    const double keep = keep_factor(c, global_index, at.h, j);
     const auto [dp, dp_size] = dot(x.dout, tq, x.v, tk);
     const double steep = slope[static_cast<size_t>(j - at.begin)];
     const double ds = steep * (keep * dp - delta), ds_size = keep * dp_size + delta_size;
@@ -179,7 +180,7 @@ Reference reference(const Operands& x) {
         const int64_t end = c.args.causal ? keys - (last_query - t) : keys;
         const int64_t begin = c.args.window > 0 ? std::max<int64_t>(0, end - c.args.window) : 0;
         if (begin >= end) continue;
-        add_query(r, c, values, x.global_row->as<int64_t>()[t], {t, h, kv, k0, begin, end});
+        add_query(r, c, values, x.global_index->as<int64_t>()[t], {t, h, kv, k0, begin, end});
       }
   return r;
 }
@@ -391,7 +392,7 @@ TEST(Attention, DropoutKeepsExactlyTheWordsOfItsKey) {
     int64_t kept = 0, wrong = 0;
     for (size_t i = 0; i < out.size(); ++i) {
       const auto key = static_cast<int64_t>(i) % kKeys, head = static_cast<int64_t>(i) / kKeys % 2;
-      const int64_t row = x.global_row->as<int64_t>()[static_cast<int64_t>(i) / kKeys / 2];
+      const int64_t row = x.global_index->as<int64_t>()[static_cast<int64_t>(i) / kKeys / 2];
       wrong += (out[i] != 0) != (keep_factor(c, row, head, key) != 0);
       kept += out[i] != 0;
     }
@@ -459,7 +460,7 @@ TEST(Attention, RefusesOperandsThatDoNotFit) {
   EXPECT_THROW(run([](Operands&, AttentionArgs& a) { a.scale = kInf; }), Error);
   EXPECT_THROW(run([](Operands&, AttentionArgs& a) {
                  a.dropout = 0.5;
-                 a.global_row = ConstTensor();
+                 a.global_index = ConstTensor();
                }),
                Error);
 }

@@ -32,7 +32,7 @@ std::vector<Case> cases() {
 struct Operands {
   const Case& c;
   DType dtype, sum;
-  TestTensor q, k, v, dout, global_row, positions;
+  TestTensor q, k, v, dout, global_index, positions;
 
   Operands(const Case& which, DType type)
       : c(which),
@@ -42,7 +42,7 @@ struct Operands {
         k(values("k", c.kv_heads)),
         v(values("v", c.kv_heads)),
         dout(values("dout", c.heads)),
-        global_row({c.tokens()}, rows()),
+        global_index({c.tokens()}, rows()),
         positions({c.tokens()}, positions_of()) {}
 
   AttentionArgs args() const {
@@ -51,7 +51,7 @@ struct Operands {
     a.window = c.window;
     a.dropout = c.dropout;
     a.key = {77, stream_id("segments")};
-    a.global_row = global_row;
+    a.global_index = global_index;
     return a;
   }
   TestTensor unset(DType type, const Shape& shape) const {

@@ -161,7 +161,7 @@ TEST(AttentionSinks, AQueryWithoutKeysStaysAsItIs) {
 
 // Over keys in blocks, in one step and in several.
 TEST(AttentionSinks, PagedAttentionHasThem) {
-  constexpr int64_t kBlock = 4, kBlocks = 3;
+  constexpr int64_t kAttentionBlock = 4, kBlocks = 3;
   for (const DType dtype : kFloatTypes)
     for (const int64_t window : {0, 3}) {
       SCOPED_TRACE(concat(dtype, ", window ", window));
@@ -169,11 +169,12 @@ TEST(AttentionSinks, PagedAttentionHasThem) {
       const Values want = attend(o, window);
       Ctx ctx(1, "test");
       Attended run(dtype, o, window);
-      const Shape pool{kBlocks, kKvHeads, kBlock, kWidth};
+      const Shape pool{kBlocks, kKvHeads, kAttentionBlock, kWidth};
       const TestTensor k_pool(dtype, pool), v_pool(dtype, pool);
       std::vector<int64_t> slots;
       for (int64_t t = 0; t < kTokens; ++t)
-        slots.push_back((kBlocks - 1 - t / kBlock) * kBlock + t % kBlock);
+        slots.push_back((kBlocks - 1 - t / kAttentionBlock) * kAttentionBlock +
+                        t % kAttentionBlock);
       paged_append(ctx, k_pool, v_pool, run.k, run.v, TestTensor({kTokens}, slots));
       const TestTensor table({1, kBlocks}, std::vector<int32_t>{2, 1, 0});
       for_each_kernel([&](Ctx& kernel) {

@@ -9,7 +9,7 @@
 namespace trireme::test::test_paged_attention {
 namespace {
 
-constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 20, kBlock = 4, kBlocks = 12;
+constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 20, kAttentionBlock = 4, kBlocks = 12;
 
 struct Form {
   int64_t window = 0;
@@ -26,8 +26,9 @@ TEST_P(PagedAttention, IsAttentionOverTheGatheredKeys) {
   std::vector<int64_t> slots;
   for (size_t n = 0; n < lengths.size(); ++n)
     for (int32_t j = 0; j < lengths[n]; ++j)
-      slots.push_back(table[3 * n + static_cast<size_t>(j) / kBlock] * kBlock + j % kBlock);
-  const Shape rows{27, kKvHeads, kWidth}, pool{kBlocks, kKvHeads, kBlock, kWidth};
+      slots.push_back(table[3 * n + static_cast<size_t>(j) / kAttentionBlock] * kAttentionBlock +
+                      j % kAttentionBlock);
+  const Shape rows{27, kKvHeads, kWidth}, pool{kBlocks, kKvHeads, kAttentionBlock, kWidth};
   const Shape queries{5, kHeads, kWidth};  // one row of padding
   const auto random = [](const char* name, const Shape& shape) {
     return TestTensor(DType::kF64, shape, normals(name, shape.numel()));
@@ -46,7 +47,7 @@ TEST_P(PagedAttention, IsAttentionOverTheGatheredKeys) {
   const TestTensor want = random("want", queries), lse = random("lse", {kHeads, 5});
   const auto [window, soft_cap] = GetParam();
   const AttentionArgs in_a_row{
-      .scale = 0.4, .soft_cap = soft_cap, .window = window, .key = {}, .global_row = {}};
+      .scale = 0.4, .soft_cap = soft_cap, .window = window, .key = {}, .global_index = {}};
   attention_forward(ctx, want, lse, q, k, v, offsets, key_offsets, in_a_row);
   const PagedAttentionArgs args{
       .scale = 0.4, .window = window, .max_queries = 3, .soft_cap = soft_cap};
@@ -114,7 +115,7 @@ TEST_P(LongPagedAttention, HasTheSameBitsInAnyChunks) {
   Ctx reference(1, "test");
   const TestTensor want(dtype_, queries), lse(DType::kF32, {s.heads, s.keys});
   const TestTensor cu({2}, std::vector<int32_t>{0, static_cast<int32_t>(s.keys)});
-  const AttentionArgs in_a_row{.scale = 0.3, .window = s.window, .key = {}, .global_row = {}};
+  const AttentionArgs in_a_row{.scale = 0.3, .window = s.window, .key = {}, .global_index = {}};
   attention_forward(reference, want, lse, q, random("k", {s.keys, s.kv_heads, s.width}),
                     random("v", {s.keys, s.kv_heads, s.width}), cu, cu, in_a_row);
   for_each_kernel([&](Ctx& ctx) {

@@ -12,7 +12,7 @@
 namespace trireme::test::test_paged_codes {
 namespace {
 
-constexpr int64_t kHeads = 6, kKvHeads = 2, kBlock = 16, kBlocks = 8;
+constexpr int64_t kHeads = 6, kKvHeads = 2, kAttentionBlock = 16, kBlocks = 8;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
                  kInfinity = std::numeric_limits<double>::infinity();
 const std::vector<KvType> kTypes = {{DType::kU8, KvCodes::kInt8},
@@ -25,10 +25,10 @@ const std::vector<KvType> kTypes = {{DType::kU8, KvCodes::kInt8},
 struct Pool {
   Pool(const KvType& kind, int64_t width)
       : type(kind),
-        k(type.dtype, {kBlocks, kKvHeads, kBlock, width}),
-        v(type.dtype, {kBlocks, kKvHeads, kBlock, width}),
-        k_scale(DType::kF32, {kBlocks, kKvHeads, kBlock}),
-        v_scale(DType::kF32, {kBlocks, kKvHeads, kBlock}) {}
+        k(type.dtype, {kBlocks, kKvHeads, kAttentionBlock, width}),
+        v(type.dtype, {kBlocks, kKvHeads, kAttentionBlock, width}),
+        k_scale(DType::kF32, {kBlocks, kKvHeads, kAttentionBlock}),
+        v_scale(DType::kF32, {kBlocks, kKvHeads, kAttentionBlock}) {}
 
   PagedScales scales() const { return {k_scale, v_scale, type.codes}; }
   // The dequantized pool of keys.
@@ -56,7 +56,8 @@ struct Pool {
 std::vector<int64_t> slots_of(const std::vector<int32_t>& table, int64_t count) {
   std::vector<int64_t> out;
   for (int64_t j = 0; j < count; ++j)
-    out.push_back(table[static_cast<size_t>(j / kBlock)] * kBlock + j % kBlock);
+    out.push_back(table[static_cast<size_t>(j / kAttentionBlock)] * kAttentionBlock +
+                  j % kAttentionBlock);
   return out;
 }
 
@@ -82,7 +83,9 @@ TEST_P(PagedTypes, RoundsRowsAsItsHeaderSays) {
         for (const int64_t t : {0, 1, 3, 4})
           for (int64_t h = 0; h < kKvHeads; ++h) {
             const int64_t slot = slots->as<int64_t>()[t], from = (t * kKvHeads + h) * width;
-            const int64_t to = ((slot / kBlock * kKvHeads + h) * kBlock + slot % kBlock) * width;
+            const int64_t to = ((slot / kAttentionBlock * kKvHeads + h) * kAttentionBlock +
+                                slot % kAttentionBlock) *
+                               width;
             double largest = 0;
             for (int64_t i = 0; i < width; ++i)
               largest = std::max(largest, std::abs(given[static_cast<size_t>(from + i)]));
@@ -177,7 +180,7 @@ TEST(PagedCodes, KeepHostileRowsToThemselves) {
       for_each_kernel([&](Ctx& ctx) {
         Pool pool({DType::kU8, codes}, width);
         paged_append(ctx, pool.k, pool.v, key, value, slots, pool.scales());
-        EXPECT_EQ(pool.v_scale->as<float>()[(5 * kKvHeads) * kBlock + 2], 0)
+        EXPECT_EQ(pool.v_scale->as<float>()[(5 * kKvHeads) * kAttentionBlock + 2], 0)
             << "a row next to nothing";
         TestTensor out(DType::kF32, {keys, kHeads, width});
         paged_attention(ctx, out, query, pool.k, pool.v, blocks, cu, lens,

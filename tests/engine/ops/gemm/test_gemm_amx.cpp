@@ -83,7 +83,7 @@ struct Product {
     product.bias = c.bias ? bias->raw() : nullptr;
     product.alpha = c.alpha;
     product.accumulate = c.accumulate;
-    product.x32 = static_cast<float*>(tiles->raw());
+    product.packed_x = static_cast<float*>(tiles->raw());
   }
   std::vector<double> reference() const {
     const std::vector<double> xs = to_doubles(x), ws = to_doubles(w), before = to_doubles(y),

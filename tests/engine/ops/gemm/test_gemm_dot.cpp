@@ -41,7 +41,7 @@ struct DotCase {
     a.w_stride = terms;
     a.x = x->slice(0, first, first + count).as<bf16>();
     a.x_stride = terms;
-    a.x32 = scratch->as<float>();
+    a.packed_x = scratch->as<float>();
     a.y = y->raw();
     a.y_stride = kColumns;
     a.bias = accumulate ? nullptr : bias->raw();

@@ -107,8 +107,8 @@ TEST(QuantizeFloat8, GivesEveryGroupItsScale) {
   const TestTensor x(DType::kF32, {rows, columns}, values);
   values = to_doubles(*x);
   for (const Format& f : kFormats)
-    for (const auto scaling : {Float8Scaling::kRow, Float8Scaling::kBlock}) {
-      const int64_t down = scaling == Float8Scaling::kRow ? 1 : 128;
+    for (const auto scaling : {Float8Scaling::kRowGroup, Float8Scaling::kBlock}) {
+      const int64_t down = scaling == Float8Scaling::kRowGroup ? 1 : 128;
       const auto largest_near = [&](int64_t r, int64_t c) {
         double largest = 0;
         for (int64_t i = r / down * down; i < std::min(rows, (r / down + 1) * down); ++i)
@@ -130,11 +130,11 @@ TEST(QuantizeFloat8, GivesEveryGroupItsScale) {
             EXPECT_EQ(int{codes->as<uint8_t>()[at]},
                       f.nearest(product(values[static_cast<size_t>(at)], scale)));
             const int64_t group =
-                scaling == Float8Scaling::kRow ? c / 128 * rows + r : r / 128 * 4 + c / 128;
+                scaling == Float8Scaling::kRowGroup ? c / 128 * rows + r : r / 128 * 4 + c / 128;
             EXPECT_EQ(inverse->as<float>()[group], 1.0f / scale);
           }
         for (int64_t unused : {2, 3, 6, 7})
-          EXPECT_TRUE(scaling == Float8Scaling::kRow || inverse->as<float>()[unused] == 0.0f);
+          EXPECT_TRUE(scaling == Float8Scaling::kRowGroup || inverse->as<float>()[unused] == 0.0f);
         return outputs(codes, inverse);
       });
     }
@@ -150,7 +150,7 @@ TEST(QuantizeFloat8, OfTheTransposeIsTheSameOfTheOtherTensor) {
       for (int64_t i = 0; i < rows * columns; ++i)
         turned.push_back(values[static_cast<size_t>(i % rows * columns + i / rows)]);
       const TestTensor x(dtype, {rows, columns}, values), other(dtype, {columns, rows}, turned);
-      for (const auto scaling : {kTensor, Float8Scaling::kRow, Float8Scaling::kBlock}) {
+      for (const auto scaling : {kTensor, Float8Scaling::kRowGroup, Float8Scaling::kBlock}) {
         const Shape groups = float8_inverse_shape(scaling, {columns, rows});
         for_each_kernel([&](Ctx& ctx) {
           TestTensor codes(DType::kU8, {columns, rows}), want(DType::kU8, {columns, rows});
@@ -181,7 +181,7 @@ TEST(DequantizeFloat8, ReadsEveryCode) {
     const TestTensor inverse(DType::kF32, {1, 2}, {0.25, 3.0});
     Ctx ctx(1, "test");
     const TestTensor y(DType::kF32, {2, 128});
-    dequantize_float8(ctx, y, codes, inverse, f.format, Float8Scaling::kRow);
+    dequantize_float8(ctx, y, codes, inverse, f.format, Float8Scaling::kRowGroup);
     const std::vector<double> got = to_doubles(*y);
     for (int code = 0; code < 256; ++code) {
       if ((code & 0x7f) > f.largest) continue;
@@ -195,7 +195,7 @@ TEST(DequantizeFloat8, GivesBackWhatWasQuantized) {
   const int64_t rows = 60, columns = 300;
   const std::vector<double> values = normals("w", rows * columns);
   for (DType dtype : kFloatTypes)
-    for (const auto scaling : {Float8Scaling::kRow, Float8Scaling::kBlock}) {
+    for (const auto scaling : {Float8Scaling::kRowGroup, Float8Scaling::kBlock}) {
       const TestTensor x(dtype, {rows, columns}, values);
       const std::vector<double> want = to_doubles(*x);
       for_each_kernel([&](Ctx& ctx) {
@@ -245,8 +245,9 @@ TEST(Float8, RefusesOtherShapesAndTypes) {
   EXPECT_THROW(amax(ctx, half, x, false), Error);
   EXPECT_THROW(quantize_float8(ctx, x, one, x, one, Float8Format::kE4M3), Error);
   EXPECT_THROW(quantize_float8(ctx, codes, half, x, one, Float8Format::kE4M3), Error);
-  EXPECT_THROW(quantize_float8_groups(ctx, codes, one, x, Float8Format::kE4M3, Float8Scaling::kRow),
-               Error);
+  EXPECT_THROW(
+      quantize_float8_groups(ctx, codes, one, x, Float8Format::kE4M3, Float8Scaling::kRowGroup),
+      Error);
   EXPECT_THROW(dequantize_float8(ctx, x, codes, rows, Float8Format::kE4M3, kTensor), Error);
   EXPECT_THROW(quantize_float8_transposed(ctx, codes, one, x, one, Float8Format::kE4M3, kTensor),
                Error);
@@ -262,7 +263,7 @@ TEST(Float8, PlanningWritesNothing) {
         amax(ctx, one, x, true);
         scale_from_amax(ctx, one, s, Float8Format::kE4M3, 0);
         quantize_float8(ctx, codes, one, x, s, Float8Format::kE4M3);
-        quantize_float8_groups(ctx, codes, rows, x, Float8Format::kE4M3, Float8Scaling::kRow);
+        quantize_float8_groups(ctx, codes, rows, x, Float8Format::kE4M3, Float8Scaling::kRowGroup);
         quantize_float8_transposed(ctx, turned, one, x, s, Float8Format::kE4M3, kTensor);
         dequantize_float8(ctx, y, codes, one, Float8Format::kE4M3, kTensor);
       },

@@ -37,8 +37,8 @@ TEST(Float8Gemm, IsTheProductOfWhatTheCodesStandFor) {
   const std::vector<double> before = stored(DType::kBF16, normals("c", m * n));
   for (const auto& [format_a, scaling_a, scaling_b] :
        {std::tuple(kE4M3, kTensor, kTensor), std::tuple(kE5M2, kTensor, kTensor),
-        std::tuple(kE4M3, Float8Scaling::kRow, Float8Scaling::kBlock),
-        std::tuple(kE5M2, Float8Scaling::kRow, Float8Scaling::kRow)}) {
+        std::tuple(kE4M3, Float8Scaling::kRowGroup, Float8Scaling::kBlock),
+        std::tuple(kE5M2, Float8Scaling::kRowGroup, Float8Scaling::kRowGroup)}) {
     const Operand a = operand("a", m, k, format_a, scaling_a),
                   b = operand("b", n, k, kE4M3, scaling_b);
     for (bool accumulate : {false, true}) {
@@ -78,8 +78,8 @@ TEST(Float8Gemm, RefusesWhatTheLibraryCannot) {
                   b = operand("b", 16, 32, Float8Format::kE4M3, of_b);
     float8_gemm(ctx, TestTensor(DType::kF32, {m, 16}), a.matrix, b.matrix, false);
   };
-  in_groups(4, Float8Scaling::kBlock, Float8Scaling::kRow);
-  EXPECT_THROW(in_groups(6, Float8Scaling::kRow, Float8Scaling::kBlock), InputError);
+  in_groups(4, Float8Scaling::kBlock, Float8Scaling::kRowGroup);
+  EXPECT_THROW(in_groups(6, Float8Scaling::kRowGroup, Float8Scaling::kBlock), InputError);
   EXPECT_THROW(in_groups(4, Float8Scaling::kBlock, Float8Scaling::kBlock), Error);
   EXPECT_THROW(in_groups(4, Float8Scaling::kTensor, Float8Scaling::kBlock), Error);
   const Operand a = operand("a", 16, 32, Float8Format::kE4M3, Float8Scaling::kTensor);

@@ -50,7 +50,7 @@ struct QuantBlocks {
     return bytes->slice(0, skip, skip + bytes->numel() - 32);
   }
   TestTensor bytes;
-  BlockMatrix matrix;
+  QuantizedMatrix matrix;
   std::vector<double> values;
 };
 
@@ -159,7 +159,7 @@ TEST(QuantizedWeight, ExtremeCodes) {
   for (const BlockFormat format : kFormats) {
     const bool four = format == BlockFormat::kQ4_0;
     TestTensor bytes(DType::kU8, {block_matrix_bytes(format, 16, 64)});
-    const BlockMatrix matrix{format, 16, 64, *bytes};
+    const QuantizedMatrix matrix{format, 16, 64, *bytes};
     std::byte file[34];
     const f16 one(1.0f);
     for (int64_t r = 0; r < 16; ++r)
@@ -190,7 +190,7 @@ TEST(QuantizedWeight, PartsStandSideBySideAndTheBiasIsAdded) {
   const TestTensor bias(DType::kF32, {29}, normals("bias", 29));
   for_each_kernel([&](Ctx& ctx) {
     TestTensor y(DType::kF32, {3, 40}), left(DType::kF32, {3, 20}), right(DType::kF32, {3, 9});
-    const BlockMatrix parts[] = {a.matrix, b.matrix};
+    const QuantizedMatrix parts[] = {a.matrix, b.matrix};
     linear_forward_blocks(ctx, y->slice(1, 4, 33), x, parts, bias);
     linear_forward_blocks(ctx, left, x, {parts, 1}, {});
     linear_forward_blocks(ctx, right, x, {parts + 1, 1}, {});
@@ -290,7 +290,7 @@ TEST(QuantizedWeight, PlansAndRefuses) {
   EXPECT_THROW(linear_forward_blocks(ctx, y, narrow, {&w.matrix, 1}, {}), Error);
   EXPECT_THROW(linear_forward_blocks(ctx, y, wide, {&w.matrix, 1}, {}), Error);
   EXPECT_THROW(linear_forward_blocks(ctx, narrow, x, {&w.matrix, 1}, {}), Error);
-  BlockMatrix longer = w.matrix;
+  QuantizedMatrix longer = w.matrix;
   longer.rows = 17;
   EXPECT_THROW(linear_forward_blocks(ctx, TestTensor(DType::kF32, {3, 17}), x, {&longer, 1}, {}),
                Error);

@@ -135,7 +135,7 @@ TEST(Liveness, ADebuggerHoldsTheWaiting) {
 TEST(Liveness, ARankThatHasEndedMayDie) {
   Board board([](Liveness& theirs) {
     theirs.leave();
-    theirs.go();
+    theirs.mark_ended();
   });
   board.send(SIGKILL, 'Z');
   EXPECT_EQ(board.seconds_until_lost(), kFarTooLong);

@@ -200,7 +200,7 @@ TEST(RankRendezvous, ClosesItsPorts) {
 
 TEST(RankRendezvous, SilentStrangersDoNotKeepRanksOut) {
   const RendezvousPlace place;
-  const std::vector<Socket> strangers = place.idle_connections(2 * RankAcceptor::kMaxStrangers);
+  const std::vector<Socket> strangers = place.idle_connections(2 * RankAcceptor::kMaxPending);
   RankThread zero(place.rank(0)), one(place.rank(1));
   EXPECT_EQ(one.error(), "");
   EXPECT_EQ(zero.error(), "");

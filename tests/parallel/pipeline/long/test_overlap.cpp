@@ -30,15 +30,15 @@ class SleepingStage final : public PipelineStage {
   Activation forward(int chunk, int micro_batch, Activation) override {
     sleep(times_.forward);
     const bool last = schedule_.model_chunk(rank_, chunk) + 1 == schedule_.model_chunks();
-    return last ? Activation() : allocate_hidden(chunk, micro_batch, false);
+    return last ? Activation() : allocate_message(chunk, micro_batch, false);
   }
   Activation backward_input(int chunk, int micro_batch, Activation) override {
     sleep(times_.backward_input);
     const bool first = schedule_.model_chunk(rank_, chunk) == 0;
-    return first ? Activation() : allocate_hidden(chunk, micro_batch, true);
+    return first ? Activation() : allocate_message(chunk, micro_batch, true);
   }
   void backward_weight(int, int) override { sleep(times_.backward_weight); }
-  Activation allocate_hidden(int, int, bool) override {
+  Activation allocate_message(int, int, bool) override {
     return ctx_.allocate("hidden", DType::kF32, {kElements});
   }
   double busy() const { return busy_; }

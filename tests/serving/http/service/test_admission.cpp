@@ -129,11 +129,12 @@ TEST(Admission, LeavesNoPlaceToRunEmpty) {
 TEST(Admission, TakesWhatATenantMayHave) {
   for (const bool several : {false, true}) {
     const AdmissionLimits limits{.running = 4, .waiting = 8, .several_tenants = several};
-    EXPECT_EQ(limits.of_a_tenant(), several ? 6 : 12);
+    EXPECT_EQ(limits.max_request_sequences(), several ? 6 : 12);
     Admission admission(limits);
-    EXPECT_EQ(refusal(admission, "a", static_cast<int>(limits.of_a_tenant())), "");
-    EXPECT_EQ(refusal(admission, "a", static_cast<int>(limits.of_a_tenant()) + 1).substr(0, 3),
-              "429");
+    EXPECT_EQ(refusal(admission, "a", static_cast<int>(limits.max_request_sequences())), "");
+    EXPECT_EQ(
+        refusal(admission, "a", static_cast<int>(limits.max_request_sequences()) + 1).substr(0, 3),
+        "429");
   }
 }
 

@@ -26,7 +26,7 @@ std::string shown(const Example& example) {
   std::string out;
   bool inside = false;
   for (size_t i = 0; i < example.tokens.size(); ++i) {
-    if ((example.learned[i] != 0) != inside) out += std::exchange(inside, !inside) ? "]" : "[";
+    if ((example.loss_mask[i] != 0) != inside) out += std::exchange(inside, !inside) ? "]" : "[";
     out += example.tokens[i] == 256 ? '$' : static_cast<char>(example.tokens[i]);
   }
   return inside ? out + "]" : out;
@@ -357,7 +357,7 @@ TEST(Examples, TokensOfRealTokenizersAreFoundInTheText) {
     const Example example = reader.read(record);
     std::vector<int32_t> learned, asked;
     for (size_t i = 0; i < example.tokens.size(); ++i)
-      (example.learned[i] != 0 ? learned : asked).push_back(example.tokens[i]);
+      (example.loss_mask[i] != 0 ? learned : asked).push_back(example.tokens[i]);
     EXPECT_TRUE(
         tokenizer->decode(example.tokens).ends_with("How many oars?\n One hundred, and 70."))
         << name;

@@ -55,7 +55,7 @@ TEST(ExampleSource, PacksWithoutChangingWhatIsLearned) {
   EXPECT_EQ(one.valid_targets, set->stats().targets);
   EXPECT_EQ(several.valid_targets, set->stats().targets);
   EXPECT_EQ(several.cu_seqlens.back(), std::ssize(several.tokens));
-  EXPECT_EQ(several.rows[16], 16);
+  EXPECT_EQ(several.global_index[16], 16);
   // Beyond the last sample there are no targets.
   packed.fill(packed.num_samples(), 2, several);
   EXPECT_EQ(several.valid_targets, 0);

@@ -41,7 +41,7 @@ std::vector<double> peft_logits(const ModelSource& source, const PeftAdapter* ad
   t.count = n;
   t.ids = ConstTensor(tokens.data(), DType::kI32, Shape{n});
   t.positions = ConstTensor(positions.data(), DType::kI32, Shape{n});
-  t.rows = ConstTensor(rows.data(), DType::kI64, Shape{n});
+  t.global_index = ConstTensor(rows.data(), DType::kI64, Shape{n});
   t.cu_q = ConstTensor(offsets.data(), DType::kI32, Shape{2});
   t.position_end = t.longest = n;
   model.reserve_positions(ctx, n);

@@ -265,7 +265,7 @@ TEST(Peft, MagnitudesLearnWhatTheyDoThere) {
     batch.tokens[at] = static_cast<int32_t>(ids[at]);
     batch.targets[at] = static_cast<int32_t>(ids[at + 1]);
     batch.positions[at] = static_cast<int32_t>(i);
-    batch.rows[at] = i;
+    batch.global_index[at] = i;
   }
   run_threads(1,
               [&](Communicator& world) {

@@ -44,19 +44,19 @@ std::string variant(const test::ScratchDirectory& dir, const std::string& name, 
 // adapters.
 std::map<int32_t, std::vector<double>> logprobs_of(
     const std::string& base, const std::string& adapter, const std::vector<std::string>& modules,
-    const std::vector<int32_t>& asked, const ParallelSizes& sizes, const AdapterRoom& room = {},
-    const std::map<size_t, std::string>& later = {}) {
+    const std::vector<int32_t>& asked, const ParallelSizes& sizes,
+    const AdapterSlots& adapter_slots = {}, const std::map<size_t, std::string>& later = {}) {
   std::map<int32_t, std::vector<double>> out;
   run_threads(sizes.tp * sizes.pp, [&](Communicator& world) {
-    LoadedModel loaded(base, world, DType::kF32, adapter, {}, modules, room);
+    LoadedModel loaded(base, world, DType::kF32, adapter, {}, modules, adapter_slots);
     const Groups groups(world, sizes, kv_head_copies(loaded.config(), sizes.tp));
     Ctx ctx(1, "test");
     loaded.load(ctx, groups.layout, kLength);
     for (const auto& [slot, path] : later)
-      loaded.take_adapter(ctx, *loaded.stage_adapter(slot, path));
+      loaded.install_adapter(ctx, *loaded.stage_adapter(slot, path));
     StepLimits limits{.tokens = 24, .sequences = 4, .length = kLength, .blocks = kBlocks};
     limits.block_tokens = kBlockTokens;
-    limits.adapters = !modules.empty() || room.slots > 0;
+    limits.adapters = !modules.empty() || adapter_slots.count > 0;
     ModelExecutor executor(loaded.model(), loaded.parameters(), ctx, &groups,
                            {.limits = limits, .adapters = loaded.module_columns()});
     KvBlockPool pool(kBlocks, kBlockTokens, 1);
@@ -69,7 +69,7 @@ std::map<int32_t, std::vector<double>> logprobs_of(
     for (const int32_t one : asked) {
       const auto sequence =
           std::make_shared<Sequence>(SequenceRequest{.prompt = {1, 5, 9, 22, 31, 7, 7, 40, 12},
-                                                     .choice = choice,
+                                                     .sampling_params = choice,
                                                      .max_tokens = 5,
                                                      .adapter = one});
       number[sequence.get()] = one;
@@ -134,12 +134,12 @@ TEST(Adapters, ComeLaterWhereThereIsRoom) {
   const std::string base = kGolden + "base", golden = kGolden + "adapter";
   const std::string few = variant(dir, "few", 11, {"q_proj", "v_proj"}, kGolden);
   const std::string strong = variant(dir, "strong", 30, {}, kGolden);
-  const AdapterRoom room{.slots = 3, .rank = PeftAdapter(golden).lora().rank + 3};
+  const AdapterSlots adapter_slots{.count = 3, .rank = PeftAdapter(golden).lora().rank + 3};
   for (const int tp : {1, 2}) {
     ParallelSizes sizes;
     sizes.tp = tp;
     // Slot 0 first has another one, slot 1 none.
-    const auto got = logprobs_of(base, "", {strong}, {0, -1, 1, 2}, sizes, room,
+    const auto got = logprobs_of(base, "", {strong}, {0, -1, 1, 2}, sizes, adapter_slots,
                                  {{0, few}, {1, golden}, {2, strong}});
     const std::vector<std::string> want{few, golden, strong};
     for (int32_t i = 0; i < 3; ++i)
@@ -152,19 +152,19 @@ TEST(Adapters, ComeLaterWhereThereIsRoom) {
 TEST(Adapters, ThatThereIsNoRoomForAreRefused) {
   const std::string base = kGolden + "base", golden = kGolden + "adapter";
   const int64_t rank = PeftAdapter(golden).lora().rank;
-  EXPECT_THROW(logprobs_of(base, "", {golden}, {0}, {}, {.slots = 1, .rank = rank - 1}),
+  EXPECT_THROW(logprobs_of(base, "", {golden}, {0}, {}, {.count = 1, .rank = rank - 1}),
                InputError);
-  EXPECT_THROW(logprobs_of(base, "", {golden, golden}, {0}, {}, {.slots = 1, .rank = rank}),
+  EXPECT_THROW(logprobs_of(base, "", {golden, golden}, {0}, {}, {.count = 1, .rank = rank}),
                InputError);
   EXPECT_THROW(
-      logprobs_of(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, kGolden + "dora"}}),
+      logprobs_of(base, "", {}, {-1}, {}, {.count = 1, .rank = rank}, {{0, kGolden + "dora"}}),
       InputError);
-  EXPECT_THROW(logprobs_of(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, base}}),
+  EXPECT_THROW(logprobs_of(base, "", {}, {-1}, {}, {.count = 1, .rank = rank}, {{0, base}}),
                InputError);
   // It is also multiplied with the tokens of other adapters, by 0.
   const test::ScratchDirectory dir;
   const std::string infinite = variant(dir, "infinite", 1e40, {}, kGolden);
-  EXPECT_THROW(logprobs_of(base, "", {}, {-1}, {}, {.slots = 2, .rank = rank}, {{0, infinite}}),
+  EXPECT_THROW(logprobs_of(base, "", {}, {-1}, {}, {.count = 2, .rank = rank}, {{0, infinite}}),
                InputError);
   EXPECT_THROW(logprobs_of(base, "", {golden, infinite}, {0}, {}), InputError);
 }

@@ -1,4 +1,4 @@
-#include "transformer/formats/text_ends.h"
+#include "transformer/formats/stop_token_ids.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -37,7 +37,8 @@ void add_ends(const Json& json, int64_t vocab_size, std::vector<int32_t>& ends) 
 std::vector<int32_t> gguf_ends(const std::string& path, int64_t vocab_size) {
   const GgufFile file(path);
   std::vector<int32_t> ends;
-  for (const char* key : kGgufEnds) add_end(file.get<int64_t>(key).value_or(-1), vocab_size, ends);
+  for (const char* key : kGgufStopKeys)
+    add_end(file.get<int64_t>(key).value_or(-1), vocab_size, ends);
   for (const int64_t id :
        file.get<std::vector<int64_t>>(kGgufStopTokens).value_or(std::vector<int64_t>()))
     add_end(id, vocab_size, ends);
@@ -54,20 +55,20 @@ std::vector<Json> model_configs(const std::string& directory) {
 
 }  // namespace
 
-std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size) {
+std::vector<int32_t> stop_token_ids(const std::string& directory, int64_t vocab_size) {
   std::vector<int32_t> ends;
   for (const Json& config : model_configs(directory)) add_ends(config, vocab_size, ends);
   add_ends(object_in(fs::path(directory) / "generation_config.json"), vocab_size, ends);
   return ends;
 }
 
-std::vector<int32_t> tokenizer_ends(const std::string& tokenizer, int64_t vocab_size) {
+std::vector<int32_t> tokenizer_stop_token_ids(const std::string& tokenizer, int64_t vocab_size) {
   if (tokenizer.empty() || tokenizer == "byte") return {};
   if (tokenizer.ends_with(".gguf")) return gguf_ends(tokenizer, vocab_size);
   std::error_code ignored;
   const fs::path path = tokenizer;
-  return text_ends((fs::is_directory(path, ignored) ? path : path.parent_path()).string(),
-                   vocab_size);
+  return stop_token_ids((fs::is_directory(path, ignored) ? path : path.parent_path()).string(),
+                        vocab_size);
 }
 
 std::optional<int32_t> padding_id(const std::string& directory, int64_t vocab_size) {

@@ -31,7 +31,7 @@ class PageFiles(served_run.ServerTest):
             self.assertNotIn("unsafe", policy)
             self.assertEqual(response.headers["X-Content-Type-Options"], "nosniff")
             name = "index.html" if path == "/" else path[1:]
-            self.assertEqual(text, (harness.SOURCE / "serving/page" / name).read_text())
+            self.assertEqual(text, (harness.SOURCE / "serving/web_ui" / name).read_text())
             # Nothing is loaded from anywhere else; a name space is no address.
             self.assertEqual([url for url in re.findall(r"\w+://[^'\" ]+", text) if url != "http://www.w3.org/2000/svg"], [])
             self.assertNotRegex(text, r"<script>|<style|\son\w+=|style=|innerHTML|localStorage|document\.cookie")

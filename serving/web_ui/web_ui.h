@@ -7,6 +7,6 @@
 namespace trireme {
 
 // Adds the routes of the three files.
-void add_page(Routes& routes);
+void add_web_ui(Routes& routes);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "engine/text/gguf_cuts.h"
+#include "engine/text/gguf_pre_tokenizers.h"
 
 #include <nlohmann/json.hpp>
 
@@ -7,7 +7,7 @@ namespace {
 
 using PlainJson = nlohmann::json;
 
-constexpr GgufCut kCuts[] = {
+constexpr GgufPreTokenizer kCuts[] = {
     {"gpt-2", "", false, false, false},
     {"llama-bpe",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
@@ -18,7 +18,7 @@ constexpr GgufCut kCuts[] = {
 
 }  // namespace
 
-PlainJson gguf_cut_pre_tokenizer(const GgufCut& cut) {
+PlainJson pre_tokenizer_json(const GgufPreTokenizer& cut) {
   const bool own = cut.expression[0] == '\0';
   PlainJson bytes = {{"type", "ByteLevel"},
                      {"add_prefix_space", false},
@@ -34,22 +34,22 @@ PlainJson gguf_cut_pre_tokenizer(const GgufCut& cut) {
             bytes}}};
 }
 
-const GgufCut* find_gguf_cut(const std::string& name) {
-  for (const GgufCut& cut : kCuts)
+const GgufPreTokenizer* find_gguf_pre_tokenizer(const std::string& name) {
+  for (const GgufPreTokenizer& cut : kCuts)
     if (name == cut.name) return &cut;
   return nullptr;
 }
 
-const GgufCut* find_gguf_cut(const PlainJson& json) {
+const GgufPreTokenizer* find_gguf_pre_tokenizer(const PlainJson& json) {
   const PlainJson normalizer = json.value("normalizer", PlainJson());
   const bool composes = normalizer.is_object() && normalizer.value("type", "") == "NFC";
   if (!composes && !normalizer.is_null()) return nullptr;
   const PlainJson pre = json.value("pre_tokenizer", PlainJson());
   if (!pre.is_object()) return nullptr;
   const bool keeps_words = json.value("model", PlainJson::object()).value("ignore_merges", false);
-  for (const GgufCut& cut : kCuts) {
+  for (const GgufPreTokenizer& cut : kCuts) {
     if (cut.composes != composes || cut.keeps_words != keeps_words) continue;
-    const PlainJson wanted = gguf_cut_pre_tokenizer(cut);
+    const PlainJson wanted = pre_tokenizer_json(cut);
     if (wanted["type"] != pre.value("type", "")) continue;
     if (wanted["type"] == "ByteLevel" && pre.value("use_regex", true) &&
         !pre.value("add_prefix_space", true))

@@ -1,6 +1,6 @@
 """Takes the pictures of the web page that README.md and docs/guide/serving.md show.
 
-    TRIREME=build/release/trireme python3 -B tests/e2e/page_screenshots.py docs/images
+    TRIREME=build/release/trireme python3 -B tests/e2e/web_ui_screenshots.py docs/images
 """
 import json
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import harness
 import served_run
-import test_page
+import test_web_ui
 import tiny_run
 
 SIZES = {"page": (1280, 760, False, False), "page-dark": (1280, 760, False, True), "page-phone": (390, 760, True, False)}
@@ -23,7 +23,7 @@ CONVERSATION = [
 ]
 
 
-class Screenshots(test_page.Page):
+class Screenshots(test_web_ui.Page):
     def setUp(self):
         """A small model that was fine-tuned until it knows one conversation by heart."""
         harness.CommandTest.setUp(self)

@@ -1,6 +1,6 @@
-#include "serving/page/page.h"
+#include "serving/web_ui/web_ui.h"
 
-#include "serving/page/page_files.h"
+#include "serving/web_ui/web_ui_files.h"
 
 namespace trireme {
 namespace {
@@ -18,8 +18,8 @@ const char* type_of(std::string_view name) {
 
 }  // namespace
 
-void add_page(Routes& routes) {
-  for (const PageFile& file : kPageFiles) {
+void add_web_ui(Routes& routes) {
+  for (const WebUiFile& file : kWebUiFiles) {
     const auto text = std::make_shared<const std::string>(file.text);
     const auto handler = [text, &file](HttpRequest&) {
       return HandlerResult{{.document = text,

@@ -7,15 +7,16 @@
 namespace trireme {
 
 // Pre-tokenizer: splits words by an expression, then spells them in the byte alphabet.
-struct GgufCut {
+struct GgufPreTokenizer {
   const char* name;
   const char* expression;  // "": ByteLevel's own
   bool composes;           // NFC first
   bool keeps_words;        // a word that is a token is encoded as that token, without merges
   bool adds_bos;           // default of add_bos_token
 };
-const GgufCut* find_gguf_cut(const std::string& name);          // nullptr: unknown
-const GgufCut* find_gguf_cut(const nlohmann::json& tokenizer);  // of a tokenizer.json
-nlohmann::json gguf_cut_pre_tokenizer(const GgufCut& cut);
+const GgufPreTokenizer* find_gguf_pre_tokenizer(const std::string& name);  // nullptr: unknown
+const GgufPreTokenizer* find_gguf_pre_tokenizer(
+    const nlohmann::json& tokenizer);  // of a tokenizer.json
+nlohmann::json pre_tokenizer_json(const GgufPreTokenizer& cut);
 
 }  // namespace trireme
