@@ -16,6 +16,7 @@
 #include "serving/distributed/plan_codec.h"
 #include "serving/engine/engine.h"
 #include "serving/engine/model_executor.h"
+#include "transformer/pass/kv_groups.h"
 
 namespace trireme {
 namespace {
@@ -68,6 +69,7 @@ class HostOnly final : public StepExecutor {
 };
 
 struct HostTimes {
+  int64_t kv_groups = 1;  // of layers in the KV cache, each with its own block table
   double median_us = 0, p99_us = 0;
 };
 
@@ -76,18 +78,22 @@ HostTimes measure_host(const BenchStepsOptions& o) {
   const int64_t step_tokens = std::max<int64_t>(2048, 4 * o.host_sequences);
   // The first sequence runs until the last prompt is computed, and for some further steps.
   const int64_t length = o.host_prompt + 2 * o.host_prompt * o.host_sequences / step_tokens + 300;
-  const StepLimits limits{
-      .tokens = step_tokens,
-      .sequences = o.host_sequences,
-      .length = std::max(o.host_length, length),
-      .blocks = std::max(o.host_sequences * ceil_div(length, kBenchBlockTokens),
-                         ceil_div(std::max(o.host_length, length), kBenchBlockTokens)),
-      .block_tokens = kBenchBlockTokens};
+  const int64_t max_length = std::max(o.host_length, length);
+  const std::vector<int64_t> windows = kv_windows(bench_model(o.model), max_length);
+  const StepLimits limits{.tokens = step_tokens,
+                          .sequences = o.host_sequences,
+                          .length = max_length,
+                          .blocks = std::ssize(windows) *
+                                    std::max(o.host_sequences * ceil_div(length, kBenchBlockTokens),
+                                             ceil_div(max_length, kBenchBlockTokens)),
+                          .block_tokens = kBenchBlockTokens,
+                          .windows = windows};
   std::vector<double> times;
   Engine engine(std::make_unique<HostOnly>(limits),
                 {.max_sequences = limits.sequences,
                  .max_step_tokens = limits.tokens,
                  .max_model_len = limits.length,
+                 .windows = windows,
                  .prefix_caching = false},
                 limits.blocks, kBenchBlockTokens, [&](const StepReport& r) {
                   if (r.tokens == o.host_sequences && r.sequences == r.tokens)
@@ -105,7 +111,7 @@ HostTimes measure_host(const BenchStepsOptions& o) {
   engine.stop();
   TRIREME_CHECK(!times.empty(), "no step had ", o.host_sequences, " sequences");
   std::ranges::sort(times);
-  return {times[times.size() / 2], times[times.size() * 99 / 100]};
+  return {std::ssize(windows), times[times.size() / 2], times[times.size() * 99 / 100]};
 }
 
 // Modes in which the same steps are timed, in turn.
@@ -198,16 +204,17 @@ void run_bench_steps(const BenchStepsOptions& o) {
   if (o.json)
     std::printf("%s\n", nlohmann::ordered_json({{"host_sequences", o.host_sequences},
                                                 {"max_model_len", o.host_length},
+                                                {"kv_groups", host.kv_groups},
                                                 {"host_us", host.median_us},
                                                 {"host_p99_us", host.p99_us}})
                             .dump()
                             .c_str());
   else
     std::printf(
-        "host work, %lld sequences of at most %lld tokens: %.0f us per step, P99 %.0f us (without "
-        "model, sampling and masks)\n",
+        "host work, %lld sequences of at most %lld tokens, %lld KV cache groups: %.0f us per step, "
+        "P99 %.0f us (without model, sampling and masks)\n",
         static_cast<long long>(o.host_sequences), static_cast<long long>(o.host_length),
-        host.median_us, host.p99_us);
+        static_cast<long long>(host.kv_groups), host.median_us, host.p99_us);
   for (const DType dtype : o.dtypes()) print(o, dtype, measure_modes(o, dtype, threads));
 }
 

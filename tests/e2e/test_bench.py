@@ -77,6 +77,7 @@ class Bench(harness.CommandTest):
                                "--dtype", "float32", "--host-sequences", "64", "--samples", "1", "--threads", "1",
                                "--json", timeout=300)
         host, modes = (json.loads(line) for line in text.splitlines())
+        self.assertEqual(host["kv_groups"], 1)
         self.assertGreater(host["host_p99_us"], 0)
         self.assertLessEqual(host["host_us"], host["host_p99_us"])
         for what in ("prompt_ms", "token_ms"):
