@@ -181,9 +181,8 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       ->check(whole_number(1));
   add_layout_options(*command, args->layout, LayoutUse::kModelOnly);
   command->footer(
-      "Several ranks generate the same text as one rank, up to rounding: they sum in another "
-      "order. If two tokens are almost equally probable, they may therefore sample the other one, "
-      "mostly in bfloat16.");
+      "Several ranks sum in another order than one rank. Where two tokens are almost equally "
+      "probable, rounding may therefore change the sampled one, mostly in bfloat16.");
   add_ranks_option(*command, args->ranks);
   command->callback([args, command, line] { run_generate(*args, *command, line); });
   return command;

@@ -100,7 +100,8 @@ void run_logits(const LogitsArguments& args, const CLI::App& command, const Comm
     for (const auto& s : sequences) longest = std::max(longest, std::ssize(s));
     sizes = resolve_layout(args.layout, model, world->size());
     if (sizes.pp > 1 || sizes.dp > 1 || sizes.cp > 1)
-      fail_input("logits supports tensor-parallel ranks only: start --tensor-parallel of them");
+      fail_input(
+          "logits supports tensor-parallel ranks only: start as many ranks as --tensor-parallel");
   });
   device = open_rank_device(*world, args.device, loaded.bundle().device_backend);
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
@@ -132,10 +133,9 @@ CLI::App* add_logits_command(CLI::App& app, const CommandLine& line) {
       app.add_subcommand("logits", "Write a model's logits for given token ids, for comparisons");
   add_model_option(*command, args->model);
   command
-      ->add_option(
-          "--tokens", args->tokens,
-          "Sequences of token ids, one per line: [1, 2, 3], or {\"ids\": [...]} of `trireme "
-          "tokenize`")
+      ->add_option("--tokens", args->tokens,
+                   "File of token id sequences, one per line: [1, 2, 3], or {\"ids\": [...]} as "
+                   "printed by `trireme tokenize --json`")
       ->required()
       ->type_name("FILE");
   command

@@ -9,7 +9,8 @@ namespace trireme {
 
 void add_ranks_option(CLI::App& command, int& ranks) {
   add_ranks_option(command, ranks, 4096,
-                   "Ranks to start on this machine through mpirun (default: the launcher's, or 1)");
+                   "Ranks to start on this machine through mpirun (default: as many as the "
+                   "launcher started, or 1)");
 }
 
 void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::string& help) {
@@ -104,7 +105,8 @@ void add_sequence_options(CLI::App& command, LayoutOptions& layout) {
                   "Context-parallel size: ranks that split every sequence (default: 1)")
       ->check(kSize);
   command.add_flag("--sequence-parallel", sizes.sequence_parallel,
-                   "Split norms and the residual stream over the tensor-parallel ranks too");
+                   "Sequence parallelism: norms and the residual stream split by tokens over the "
+                   "tensor-parallel ranks");
   command
       .add_option_function<std::string>(
           "--cp-comm-type",
@@ -117,8 +119,8 @@ void add_sequence_options(CLI::App& command, LayoutOptions& layout) {
       .add_option_function<std::string>(
           "--cp-balance",
           [&sizes](const std::string& name) { sizes.cp_balance = parse_context_balance(name); },
-          "Chunks of a sequence on each context-parallel rank, as parallel.cp_balance (default: "
-          "zigzag)")
+          "Assignment of sequence chunks to context-parallel ranks, as parallel.cp_balance "
+          "(default: zigzag)")
       ->check(CLI::IsMember(context_balances()));
 }
 

@@ -184,7 +184,7 @@ void add_tokenize_commands(CLI::App& parent) {
   command->add_flag("--parse-special", forth->parse_special,
                     "Parse special tokens such as </s> in the text (with --chat: in a message) "
                     "instead of encoding them as text");
-  command->add_flag("--json", forth->json, "Write {\"ids\": [...]}");
+  command->add_flag("--json", forth->json, "Print JSON: {\"ids\": [...]}");
   command->add_flag("--chat", forth->chat,
                     "The input is JSON: a list of messages, or an object with \"messages\", "
                     "\"tools\", \"add_generation_prompt\", \"continue_final_message\" ...; "
@@ -204,7 +204,7 @@ void add_tokenize_commands(CLI::App& parent) {
   const auto back = std::make_shared<TokenizeArguments>();
   command = add(parent, "detokenize", "Show the text of the token ids on standard input", back);
   command->add_flag("--no-special", back->no_special, "Omit special tokens from the text");
-  command->add_flag("--json", back->json, "Write {\"text\": ...}");
+  command->add_flag("--json", back->json, "Print JSON: {\"text\": ...}");
   command->footer(
       "Token ids are numbers separated by spaces or commas, a JSON list, or {\"ids\": [...]}; with "
       "--jsonl one of the latter two per line.");

@@ -8,7 +8,7 @@ namespace trireme {
 std::unique_ptr<Optimizer> Lion::clone() const { return std::make_unique<Lion>(*this); }
 
 void Lion::visit(HyperparameterVisitor& visitor) {
-  visitor.betas(betas, betas_row("weight of the momentum in the update, and in the next momentum"));
+  visitor.betas(betas, betas_row("weights of the momentum in the update and in the next momentum"));
 }
 
 std::vector<StateStorage::Kind> Lion::states(DType dtype) const { return {{kKindExpAvg, dtype}}; }

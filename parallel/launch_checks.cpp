@@ -98,7 +98,7 @@ void read_output(int descriptor, std::string& text, LaunchClock::time_point end)
 MpirunOutput ask_version(const std::string& mpirun) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw Error(concat("cannot make a pipe for mpirun: ", std::strerror(errno)));
+    throw Error(concat("cannot create a pipe for mpirun: ", std::strerror(errno)));
   int child = 0;
   try {
     child = start_child({.words = {mpirun, "--version"}, .out = ends[1], .err = ends[1]});

@@ -30,7 +30,7 @@ class Relay {
  public:
   explicit Relay(int to) : to_(to) {
     if (::pipe2(ends_.data(), O_CLOEXEC) != 0)
-      throw Error(concat("cannot make a pipe for mpirun: ", std::strerror(errno)));
+      throw Error(concat("cannot create a pipe for mpirun: ", std::strerror(errno)));
     ::fcntl(ends_[0], F_SETFL, O_NONBLOCK);
   }
   ~Relay() {
@@ -140,7 +140,7 @@ class SignalQueue {
     std::signal(SIGCHLD, SIG_DFL);  // with SIG_IGN, children would leave no status
     sigprocmask(SIG_BLOCK, &set, &before_);
     descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (descriptor_ < 0) throw Error(concat("cannot make a signalfd: ", std::strerror(errno)));
+    if (descriptor_ < 0) throw Error(concat("cannot create a signalfd: ", std::strerror(errno)));
     previous_pipe_ = std::signal(SIGPIPE, SIG_IGN);
   }
   ~SignalQueue() {

@@ -273,7 +273,7 @@ CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
   command->add_option("--max", args->most, "Largest size in bytes")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  command->add_option("--factor", args->factor, "Ratio of each size to the one before")
+  command->add_option("--factor", args->factor, "Ratio of consecutive sizes")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   command->add_option("--iterations", args->iterations, "Timed calls per size")

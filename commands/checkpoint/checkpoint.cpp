@@ -230,8 +230,8 @@ void inspect(const CheckpointArguments& arguments) {
   if (is_safetensors(path)) {
     if (arguments.describes())
       fail_input(path,
-                 " holds tensors only: no configuration that --json or --max-model-len "
-                 "concerns");
+                 ": a .safetensors file has no model configuration, which --json and "
+                 "--max-model-len need");
     inspect_safetensors(path);
   } else if (is_config_file(path) || (is_hf_model(path) && !holds_safetensors(path))) {
     inspect_config(arguments);
@@ -275,21 +275,21 @@ CLI::App* add_checkpoint_command(CLI::App& parent) {
       parent.add_subcommand("checkpoint", "Inspect, verify, convert and compare checkpoints");
   command->require_subcommand(1);
   const auto arguments = std::make_shared<CheckpointArguments>();
-  CLI::App* list = add_action(*command, "inspect",
-                              "Print tensors, sizes and training state of a checkpoint, "
-                              "third-party model or .safetensors file, and what a config.json "
-                              "alone determines: features, parameters, memory",
-                              arguments, inspect);
+  CLI::App* list = add_action(
+      *command, "inspect",
+      "Print tensors, sizes and training state of a checkpoint, third-party model or .safetensors "
+      "file; and features, parameters and memory of a model, for which a config.json is enough",
+      arguments, inspect);
   list->add_flag("-t,--tensors", arguments->tensors, "List every tensor");
   list->add_flag("--json", arguments->json,
                  "Print features, parameters and memory of the model as one JSON object");
   list->add_option("--max-model-len", arguments->max_model_len,
-                   "Tokens of the sequence whose KV cache is computed (default: the model's "
-                   "positions)")
+                   "Sequence length of the printed KV cache size, in tokens (default: the model's "
+                   "maximum length)")
       ->check(whole_number(1));
   add_action(
       *command, "verify",
-      "Read every byte and compare checksums; if a shard is damaged, exit code 2 and its name",
+      "Verify the checksum of every shard; exit code 2 and the names of damaged shards on failure",
       arguments, verify);
   add_checkpoint_copy_commands(*command);
   add_checkpoint_quantize_command(*command);

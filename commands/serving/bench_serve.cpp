@@ -204,11 +204,12 @@ void add_workload_options(CLI::App& app, BenchServeOptions& options) {
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
   app.add_option("--output-len", w.output_tokens,
-                 "Tokens per completion; with random prompts exactly as many (ignore_eos)")
+                 "Maximum tokens per completion; exact with random prompts (ignore_eos); "
+                 "\"output_tokens\" of a custom prompt takes precedence")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
   app.add_option("--random-prefix-len", w.prefix_tokens,
-                 "Leading tokens that all random prompts share")
+                 "Shared prefix of all random prompts, in tokens; words with openai-chat")
       ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
   app.add_option("--random-vocab-size", w.vocab_size,
@@ -245,10 +246,11 @@ void add_load_options(CLI::App& app, BenchServeOptions& options) {
 
 CLI::App* add_bench_serve(CLI::App& parent) {
   auto options = std::make_shared<BenchServeOptions>();
-  CLI::App* app = parent.add_subcommand("serve", "Measure any server of OpenAI's API under load");
+  CLI::App* app = parent.add_subcommand(
+      "serve", "Measure throughput and latency of any server of OpenAI's API under load");
   app->add_option("--base-url", options->base_url, "URL of the server")->capture_default_str();
   app->add_option("--backend", options->backend,
-                  "API to use: openai: completions; openai-chat: chat completions")
+                  "API: openai (completions) or openai-chat (chat completions)")
       ->check(CLI::IsMember({"openai", "openai-chat"}))
       ->capture_default_str();
   app->add_option("--endpoint", options->endpoint,
@@ -265,10 +267,10 @@ CLI::App* add_bench_serve(CLI::App& parent) {
       ->capture_default_str();
   add_workload_options(*app, *options);
   add_load_options(*app, *options);
-  app->add_option("--output", options->output, "Results as JSON, with vLLM's member names")
+  app->add_option("--output", options->output,
+                  "Output file for the results: JSON with vLLM's key names")
       ->type_name("FILE");
-  app->add_flag("--save-detailed", options->detailed,
-                "With --output: also the times of every request");
+  app->add_flag("--save-detailed", options->detailed, "Add the times of every request to --output");
   app->footer("Meaning of the figures: docs/guide/serving.md");
   app->callback([options] { run(*options); });
   return app;

@@ -45,7 +45,7 @@ void add_listener_options(CLI::App& command, ListenerOptions& options) {
                    "Allow addresses other than loopback without API keys: every client that "
                    "reaches the port is served");
   add_repeatable(command, "--allowed-origins", options.origins,
-                 "Origin whose web pages may use the server, such as https://example.org "
+                 "CORS origin whose web pages may use the server, such as https://example.org "
                  "(repeatable, or a comma-separated list); \"*\": all origins (default: none)")
       ->type_name("ORIGIN")
       ->delimiter(',');
@@ -65,7 +65,7 @@ void add_listener_options(CLI::App& command, ListenerOptions& options) {
       ->check(CLI::Range(1, 1'000'000));
   command
       .add_option("--shutdown-timeout", options.shutdown_seconds,
-                  "Seconds for requests to finish after SIGTERM")
+                  "Seconds for requests to finish after SIGTERM or SIGINT, before they are aborted")
       ->capture_default_str()
       ->check(whole_number(0));
 }

@@ -107,7 +107,7 @@ void add_router_options(CLI::App& command, RouteArguments& args) {
 void add_balance_options(CLI::App& command, BalanceRule& balance) {
   command
       .add_option("--cache-threshold", balance.cache_threshold,
-                  "Fraction of a prompt that a server must have seen before to be preferred for it")
+                  "Minimum matched fraction of a prompt for its prefix to select the server")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command
@@ -135,8 +135,9 @@ CLI::App* add_route_command(CLI::App& app) {
   add_admin_key_options(*command, args->listener);
   add_balance_options(*command, args->balance);
   command->footer(
-      "Requests go to the server that has seen the prefix of their prompt, else to the one with "
-      "the lowest load.\nMore: docs/guide/serving.md");
+      "Cache-aware routing: a request is sent to the server that received the longest prefix of "
+      "its prompt, or to the least loaded server if that prefix is short or the loads are out of "
+      "balance.\nMore: docs/guide/serving.md");
   command->callback([args] { run(*args); });
   return command;
 }

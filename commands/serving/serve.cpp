@@ -305,8 +305,9 @@ void add_scheduling_option(CLI::App& command, ServeArguments& args) {
       ->check(CLI::IsMember({"fcfs", "priority"}));
   command
       .add_option("--max-waiting-tokens", args.waiting_tokens,
-                  "Maximum prompt tokens of waiting requests, in addition to one request of any "
-                  "length; further requests are refused (default: only their number is limited)")
+                  "Maximum prompt tokens of waiting requests; further requests are refused, except "
+                  "that one of any length is accepted while no other waits (default: only their "
+                  "number is limited)")
       ->check(whole_number(1));
 }
 
@@ -325,7 +326,7 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
   command
       .add_option(
           "--max-model-len", model.max_model_len,
-          "Maximum tokens of prompt and completion together (default: the model's positions)")
+          "Maximum tokens of prompt and completion together (default: the model's maximum length)")
       ->check(whole_number(1));
   command
       .add_option("--max-num-seqs", model.max_num_seqs,
@@ -334,8 +335,8 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
       ->check(whole_number(1));
   command
       .add_option("--max-num-batched-tokens", model.max_batched_tokens,
-                  "Maximum tokens per step; longer prompts are computed in chunks (default: 512, "
-                  "on a GPU 2048)")
+                  "Maximum tokens per step, at least --max-num-seqs; longer prompts are prefilled "
+                  "in chunks (default: 512, on a GPU 2048)")
       ->check(whole_number(1));
   command
       .add_option("--kv-cache-memory-bytes", model.cache_bytes,
@@ -356,8 +357,8 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
   add_kv_cache_option(command, model.kv_type);
   add_non_finite_option(command, model.allow_non_finite);
   command.add_flag("--deterministic", model.deterministic,
-                   "Bit-identical output, whatever other requests run and whatever is cached; "
-                   "slower, CPU only");
+                   "Bit-identical output, independent of other requests in the batch and of cached "
+                   "prefixes; slower, CPU only");
 }
 
 void add_adapter_slot_options(CLI::App& command, AdapterSlots& adapter_slots) {
@@ -371,7 +372,7 @@ void add_adapter_slot_options(CLI::App& command, AdapterSlots& adapter_slots) {
           ->check(CLI::Range(1, 256));
   command
       .add_option("--max-lora-rank", adapter_slots.rank,
-                  "Highest rank of an adapter loaded at run time")
+                  "Maximum rank of adapters loaded at run time")
       ->needs(slots)
       ->capture_default_str()
       ->type_name("R")
@@ -382,8 +383,8 @@ void add_rank_options(CLI::App& command, ServedModelOptions& model) {
   add_layout_options(command, model.layout, LayoutUse::kModelOnly);
   add_ranks_option(
       command, model.ranks, kMaxRanks,
-      "Ranks to start and supervise, which split the model, while this process handles "
-      "requests (default: the launcher's, else as many as the parallel sizes need)");
+      "Ranks to start and supervise, over which the model is split; this process then handles only "
+      "requests (default: those of the launcher, else as many as the parallel sizes need)");
   command
       .add_option("--data-parallel,--data-parallel-size", model.replicas,
                   "Replicas of the model, each on its own group of ranks; a lost replica is "

@@ -200,13 +200,13 @@ void add_step_options(CLI::App& command, BenchTrainOptions& o) {
       ->check(CLI::Range(1, 1'000'000));
   command
       .add_option("--micro-batches", o.micro_batches,
-                  "Micro-batches per step; if above 1, steps of 1 and of this many are timed, from "
-                  "which the times of a micro-batch and of the update follow")
+                  "Micro-batches per step; above 1: steps of 1 and of this many micro-batches are "
+                  "timed, to derive the times of one micro-batch and of the optimizer update")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
   command
       .add_option("--step-tokens", o.step_tokens,
-                  "Tokens of the step whose time is derived from micro-batch and update")
+                  "Tokens per step for the derived step time (micro-batches and optimizer update)")
       ->capture_default_str()
       ->check(whole_number(1));
   command.add_flag("--whole-step", o.whole_step, "Also time one step of --step-tokens");
@@ -227,10 +227,12 @@ CLI::App* add_bench_train(CLI::App& parent) {
   command->add_option("--state-dtype", args->state_dtype, "Type of the optimizer's moments")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  command->add_option("--recompute", args->recompute, "Activations that backward recomputes")
+  command
+      ->add_option("--recompute", args->recompute, "Activations to recompute in the backward pass")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "selective", "full"}));
-  command->add_option("--fp8", args->fp8, "Recipe of 8-bit matrix products in linear layers")
+  command
+      ->add_option("--fp8", args->fp8, "FP8 scaling recipe of the matrix products in linear layers")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "delayed", "tensorwise", "blockwise"}));
   add_device_option(*command, args->device);

@@ -148,7 +148,7 @@ void add_train_tokenizer(CLI::App& parent) {
   app->add_option("--input,-i", options->inputs, "Text files and folders, as for `data prepare`")
       ->required()
       ->type_name("PATH");
-  app->add_option("--output,-o", options->output, "File to write, ending in .model")
+  app->add_option("--output,-o", options->output, "Output file, ending in .model")
       ->required()
       ->type_name("X.model");
   app->add_option("--vocab-size", options->vocab_size,

@@ -45,10 +45,9 @@ CLI::App* add_report_command(CLI::App& parent) {
       ->required()
       ->type_name("RUN");
   command
-      ->add_option(
-          "-o,--output", arguments->output,
-          "Output page, whose name the SVG files get too (default: RUN/report.html for one "
-          "run, else ./report.html)")
+      ->add_option("-o,--output", arguments->output,
+                   "Output HTML page; SVG files are named after it (default: RUN/report.html for "
+                   "one run, else ./report.html)")
       ->type_name("FILE");
   command->add_option("-x,--x", arguments->axis, "Horizontal axis of the charts")
       ->check(CLI::IsMember({"step", "tokens"}))

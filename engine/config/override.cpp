@@ -85,7 +85,7 @@ void apply_override(const Schema& schema, const Override& change, Json& document
   if (node->is_null()) *node = Json::object();
   if (!node->is_object())
     return report.error("--set " + change.path,
-                        concat("leads into ", shown(*node), ", which is not an object"));
+                        concat("passes through ", shown(*node), ", which is not an object"));
   (*node)[names.back()] = std::move(value);
 }
 

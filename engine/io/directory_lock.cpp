@@ -83,7 +83,7 @@ void DirectoryLock::open(const std::string& name) {
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) {
         warning_ = concat(path_, " cannot be locked (", std::strerror(errno),
-                          "): nothing keeps a second run out of ", directory_);
+                          "): a second run would not be kept out of ", directory_);
         break;
       }
       const std::string holder = read_holder(descriptor_);

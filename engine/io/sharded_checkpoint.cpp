@@ -87,8 +87,9 @@ int open_shard(const CheckpointManifest& manifest, size_t index, const std::stri
       first = ", first in " + placed.str();
     }
   }
-  fail_input("damaged shard ", path, ": ", info.st_size, " bytes, the manifest says ", shard.bytes,
-             first, "; use another checkpoint");
+  fail_input("damaged shard ", path, ": ", info.st_size,
+             " bytes, expected from the manifest: ", shard.bytes, first,
+             "; use another checkpoint");
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ Json publish(const SaveOptions& options, const std::string& temporary,
   try {
     return {{"removed", prune(options, name)}};
   } catch (const InputError& error) {  // the new checkpoint is complete: no reason to stop
-    return {{"warning", concat("old checkpoints stay: ", error.what())}};
+    return {{"warning", concat("cannot delete old checkpoints: ", error.what())}};
   }
 }
 

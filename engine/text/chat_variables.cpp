@@ -193,8 +193,8 @@ void FinalMessage::cut(RenderedChat& chat, std::vector<size_t>& breaks) const {
   size_t end = chat.text.rfind(mark_);
   if (end == std::string::npos)
     fail_input(
-        "\"continue_final_message\": the chat template does not write the last message's "
-        "text as it is");
+        "\"continue_final_message\": the chat template does not render the last "
+        "message's text unchanged");
   const bool stripped = chat.text.compare(end + mark_.size(), 1, " ") != 0;
   chat.text.resize(end);
   if (stripped) {

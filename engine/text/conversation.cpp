@@ -142,8 +142,8 @@ void check_all_read(const WrittenConversation& written) {
 }
 
 std::string unread_text(const std::string& variable) {
-  return concat("the chat template writes a conversation with \"", variable,
-                "\" without looking at them: leave them out, or use a template that writes them");
+  return concat("the chat template ignores \"", variable,
+                "\": leave them out, or use a template that renders them");
 }
 
 std::vector<int32_t> ConversationWriter::ends_of_turn() const {

@@ -82,7 +82,7 @@ class PrefixSpace {
   [[noreturn]] void refuse() const {
     fail_input(name_, ": tokenizer_config.json has \"add_prefix_space\": ", wanted_,
                ", tokenizer.json the opposite, and the tokenizer_class \"", config_.tokenizer_class,
-               "\" does not say which counts; make both say the same, or take the key out");
+               "\" does not determine which applies; make both the same, or remove the key");
   }
 
   void apply_to_byte_level() {

@@ -167,7 +167,8 @@ class Rendezvous {
       if (!ranks_[r].ended) wrong_ = concat("rank ", r, " waits forever at step ", ranks_[r].step);
     for (const auto& [key, channel] : channels_)
       if (wrong_.empty() && channel.sent.size() != channel.received.size())
-        wrong_ = concat(channel.sent.size(), " messages sent, ", channel.received.size(), " taken");
+        wrong_ =
+            concat(channel.sent.size(), " messages sent, ", channel.received.size(), " received");
     return wrong_;
   }
 
@@ -205,7 +206,7 @@ class Rendezvous {
     if (number < 0 || number >= std::ssize(other)) return false;
     const PipelineMessage& met = *other[static_cast<size_t>(number)];
     if (met.micro_batch != m.micro_batch || met.gradient != m.gradient)
-      wrong_ = concat("rank ", rank, ": messages of two micro-batches meet");
+      wrong_ = concat("rank ", rank, ": a send matches a receive of another micro-batch");
     return true;
   }
 

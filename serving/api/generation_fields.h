@@ -43,7 +43,7 @@ template <class Request>
 void add_sampling_fields(FieldTable<Request>& t) {
   using G = GenerationRequest;
   t.number("temperature", &G::temperature, "1",
-           "Divisor of the logits; 0: always the most probable token.")
+           "Sampling temperature, the divisor of the logits; 0: always the most probable token.")
       .range(0, 2);
   t.number("top_p", &G::top_p, "1",
            "Total probability of the most probable tokens to sample from (nucleus sampling).")

@@ -85,9 +85,9 @@ std::string peer_section() {
   std::string out =
       "## Fields of other servers\n\nFields that OpenAI, vLLM, SGLang, llama.cpp or Ollama "
       "document for these endpoints or for their own equivalents. A field that would change the "
-      "result and is not available gets 501 with its name, unless its value is the one that "
-      "requests nothing. A field without effect is accepted with any value.\n\n| field | endpoints "
-      "| documented by | here |\n|---|---|---|---|\n";
+      "result but is not supported is refused with 501, which names it, unless its value leaves "
+      "the result unchanged. A field without effect is accepted with any value.\n\n| field | "
+      "endpoints | documented by | here |\n|---|---|---|---|\n";
   for (const PeerField& row : peer_fields())
     out += concat("| `", row.name, "` | ", list_of(kPeerEndpoints, row.endpoints, "`"), " | ",
                   list_of(kPeers, row.peers, ""), " | ", effect_words(row), " |\n");

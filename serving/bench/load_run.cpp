@@ -179,7 +179,7 @@ std::string first_served_model(const LoadOptions& options) {
   const auto data = models.is_object() ? models.find("data") : models.end();
   if (!models.is_object() || data == models.end() || !data->is_array() || data->empty() ||
       !(*data)[0].is_object() || !(*data)[0].contains("id") || !(*data)[0]["id"].is_string())
-    throw Error(concat(options.server.url(), "/v1/models names no model: give --model"));
+    throw Error(concat(options.server.url(), "/v1/models lists no model: give --model"));
   return (*data)[0]["id"].get<std::string>();
 }
 

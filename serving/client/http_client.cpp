@@ -117,7 +117,7 @@ asio::awaitable<std::vector<tcp::endpoint>> StreamClient<Stream>::resolve(Limit 
   *state = State::kResponded;
   if (known_ != nullptr) known_->looked = Clock::now();
   if ((late || error) && knows && !closed_) co_return known_->list;
-  check(late ? error_code(beast::error::timeout) : error, "looking up its name", limit);
+  check(late ? error_code(beast::error::timeout) : error, "resolving its host name", limit);
   for (const auto& entry : found) out.push_back(entry.endpoint());
   if (known_ != nullptr) known_->list = out;
   co_return out;
@@ -185,7 +185,7 @@ asio::awaitable<bool> StreamClient<Stream>::read_body(std::string& out, Limit li
   body.size = space_.size();
   beast::get_lowest_layer(stream_).expires_after(limit);
   const auto [error, bytes] = co_await http::async_read_some(stream_, buffer_, *parser_, kTuple);
-  if (error != http::error::need_buffer) check(error, "waiting for more of a response", limit);
+  if (error != http::error::need_buffer) check(error, "reading a response body", limit);
   out.append(space_.data(), space_.size() - body.size);
   co_return true;
 }

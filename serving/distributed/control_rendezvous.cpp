@@ -261,7 +261,7 @@ void ControlListener::take_stranger() {
     return;
   }
   if (full) {
-    turn_away("an unknown process had not authenticated when another one needed its place");
+    turn_away("too many connections wait for authentication; closing the oldest");
     pending_.erase(pending_.begin());
   }
   try {

@@ -163,8 +163,8 @@ void RankSupervisor::commit(const StageRequest& request) {
     if (group_ != change_.group || !change_.staged) outdated = group_;
   }
   if (outdated == nullptr) return;
-  log_warning(
-      name_, "restarting the ranks: they loaded other weights than the other replicas have staged");
+  log_warning(name_,
+              "restarting the ranks: their weights differ from those staged on the other replicas");
   for (const auto& channel : outdated->channels) channel->shut_down();
 }
 
@@ -380,8 +380,9 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
     const RankReady& now = group->ready;
     if (first_ &&
         (now.bounds.blocks < first_->bounds.blocks || now.bounds.length < first_->bounds.length))
-      fail_lost(concat("the KV cache has room for ", now.bounds.blocks, " blocks, expected ",
-                       first_->bounds.blocks, " as at the first start"));
+      fail_lost(concat("the KV cache has ", now.bounds.blocks, " blocks for sequences of up to ",
+                       now.bounds.length, " tokens, expected at least ", first_->bounds.blocks,
+                       " blocks and ", first_->bounds.length, " tokens, as at the first start"));
     if (group->task != task_) fail_lost("the served weights changed while the ranks loaded");
     if (!first_) first_ = now;
     group_ = group;
@@ -418,15 +419,15 @@ void RankSupervisor::check_step(const Group& group) const {
   std::string who;
   for (size_t rank = 0; rank < group.computed.size(); ++rank)
     if (group.computed[rank] != step_.number) who += concat(who.empty() ? "" : ", ", rank);
-  fail_lost(concat("step ", step_.number, " has taken ", taken.count(),
-                   " s, which is over its time limit; not computed by rank ", who));
+  fail_lost(concat("step ", step_.number, " exceeded its time limit: no result from rank ", who,
+                   " after ", taken.count(), " s"));
 }
 
 void RankSupervisor::let_end(Group& group) {
   {
     const std::lock_guard lock(mutex_);
     group_.reset();
-    why_ = "the ranks are ending";
+    why_ = "the ranks are shutting down";
   }
   changed_.notify_all();
   bool notified = true;

@@ -10,7 +10,7 @@ std::vector<std::vector<int32_t>> GuardedDrafter::propose(std::span<const DraftR
   try {
     if (drafter_ != nullptr) return drafter_->propose(requests);
   } catch (const std::exception& error) {
-    log_warning("speculative decoding is off, drafting failed: ", error.what());
+    log_warning("disabling speculative decoding, because drafting failed: ", error.what());
     drafter_.reset();
   }
   return std::vector<std::vector<int32_t>>(requests.size());

@@ -35,7 +35,7 @@ DraftModel::DraftModel(const ServedModelOptions& options, const Tokenizer& token
   const std::string& own = loaded_->bundle().tokenizer;
   if (own.empty())
     fail_input(kDraftOption, ": the draft ", options.draft,
-               " names no tokenizer, expected the model's");
+               " has no tokenizer, expected the model's");
   check_same_tokens(options.draft, *loaded_->open_tokenizer(own), tokenizer);
 }
 
@@ -84,7 +84,7 @@ void DraftModel::divide_memory(const StepLimits& served, int64_t bytes, size_t d
         "--kv-cache-memory-bytes ", bytes, ": ", served.block_tokens,
         " tokens of the draft model's KV cache need ", of_block, " bytes, for each of ", drafters,
         drafters == 1 ? " replica" : " replicas",
-        gpu_ != nullptr ? "; ranks with a lower --gpu-memory-utilization leave it more" : "");
+        gpu_ != nullptr ? "; a lower --gpu-memory-utilization of the ranks leaves it more" : "");
   limits_.blocks = std::min(limits_.blocks, held);
 }
 

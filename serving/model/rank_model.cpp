@@ -167,8 +167,8 @@ void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, in
                memory.total, " bytes of GPU ", device_.get()->device, ", ", memory.used,
                " are in use without a KV cache; ", bytes, " bytes are left for the cache, and ",
                limits_.block_tokens, " tokens need ", least,
-               "; give more, fewer bits for the weights (--quantization), or divide the model over "
-               "more ranks");
+               " bytes; raise --gpu-memory-utilization, quantize the weights (--quantization), or "
+               "divide the model over more ranks");
   }
   if (bytes < least)
     fail_input("--kv-cache-memory-bytes ", bytes, ": ", limits_.block_tokens, " tokens need ",
@@ -177,10 +177,11 @@ void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, in
   const int64_t held = longest_length(limits_, blocks);
   if (options.max_model_len > 0)
     fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",
-               held, " tokens; give more ", sizes);
+               held, " tokens; raise ", sizes);
   limits_.length = held;
-  log_warning("maximum length reduced to ", limits_.length, " tokens, which the KV cache of ",
-              bytes, " bytes holds; ", sizes, " sets its size");
+  log_warning("maximum length reduced to ", limits_.length,
+              " tokens, the capacity of the KV cache of ", bytes, " bytes; ", sizes,
+              " sets its size");
 }
 
 void RankModel::connect_channels(const std::string& address) {

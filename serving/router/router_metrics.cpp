@@ -43,10 +43,12 @@ struct RouterMetrics::Series {
 RouterMetrics::RouterMetrics(const std::vector<std::string>& servers)
     : series_(std::make_unique<Series>()) {
   prometheus::Registry& registry = series_->registry;
-  auto& affinity = prometheus::BuildCounter()
-                       .Name("trireme:router_affinity_total")
-                       .Help("Requests by whether their prompt's prefix selected the server.")
-                       .Register(registry);
+  auto& affinity =
+      prometheus::BuildCounter()
+          .Name("trireme:router_affinity_total")
+          .Help(
+              "Routed requests by prefix match: hit, miss, or none (prompt without a full block).")
+          .Register(registry);
   for (size_t i = 0; i < kAffinities.size(); ++i)
     series_->affinity[i] = &affinity.Add({{"result", kAffinities[i]}});
   auto& attempts = prometheus::BuildCounter()

@@ -41,7 +41,8 @@ AdditionalMembers::AdditionalMembers(Subschemas& subschemas, const Schema& s,
   for (const std::string& name : named_)
     if (name.size() > kMaxNameBytes)
       fail_keyword(path_, "additionalProperties",
-                   concat("is not supported beside names of more than ", kMaxNameBytes, " bytes"));
+                   concat("is not supported together with property names of more than ",
+                          kMaxNameBytes, " bytes"));
 }
 
 Node AdditionalMembers::members(int64_t least, int64_t most, bool is_first) {

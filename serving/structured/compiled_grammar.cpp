@@ -259,8 +259,7 @@ void CompiledGrammar::prepare() {
   // Which bound it was is unknown; a tenant's share is never larger than the memory of all.
   if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::ChargeResult::kShareIsFull);
   if (found.gave_up)
-    fail_input(
-        "the constraint's texts can be read in too many ways at once: make it less ambiguous");
+    fail_input("the constraint allows too many parses of the same text: make it less ambiguous");
   if (!found.can_continue)
     fail_input("no token of this model begins a text that satisfies the constraint");
 }

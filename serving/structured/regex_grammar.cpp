@@ -55,7 +55,7 @@ class RegexParser {
     return true;
   }
   uint32_t next() {
-    if (at_ == chars_.size()) fail("the expression ends too early");
+    if (at_ == chars_.size()) fail("unexpected end of the expression");
     return chars_[at_++];
   }
   Node one_of(const CharSet& set) {
@@ -109,7 +109,7 @@ class RegexParser {
     const size_t begin = at_;
     for (; at_ < chars_.size() && chars_[at_] >= '0' && chars_[at_] <= '9'; ++at_) {
       value = value * 10 + (chars_[at_] - '0');
-      if (value > kMaxRegexRepeats) fail("a repetition may have at most 10000 turns");
+      if (value > kMaxRegexRepeats) fail("a number of repetitions is above 10000");
     }
     return at_ > begin ? std::optional(value) : std::nullopt;
   }

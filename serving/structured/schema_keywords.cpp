@@ -188,7 +188,7 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
     out["allOf"].push_back(Schema{{name, value}});
   } else {
     fail_keyword(path, name.c_str(),
-                 "is not supported with different values in schemas that must both hold");
+                 "is not supported with different values in schemas that both apply");
   }
 }
 
@@ -363,7 +363,7 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
   if (speaks(a) && speaks(b) && prefix(a) != prefix(b) &&
       (a.contains("items") || b.contains("items")))
     fail_keyword(path, "items",
-                 "is not supported beside prefixItems of another schema that must also hold");
+                 "is not supported together with prefixItems of another schema that also applies");
   // Patterns determine which properties are additional.
   for (const auto& [one, other] : {std::pair{&a, &b}, {&b, &a}})
     if (one->contains("patternProperties") &&
@@ -371,7 +371,7 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
          (closes(*one) && (other->contains("patternProperties") || other->contains("properties")))))
       fail_keyword(
           path, "patternProperties",
-          "is not supported beside properties of another schema that must also hold, if one "
+          "is not supported together with properties of another schema that also applies, if one "
           "of them has additionalProperties");
   Schema out = with_additional(a, b);
   const Schema more = with_additional(b, a);

@@ -104,7 +104,7 @@ StringBodies string_bodies(Grammar& g, const Schema& s, const std::string& path)
   if (least > kMaxMinLengthOfExpressions)
     fail_keyword(path, "minLength",
                  concat("is larger than ", kMaxMinLengthOfExpressions,
-                        ", which is not supported beside pattern or format"));
+                        ", which is not supported together with pattern or format"));
   StringBodies bodies{.max_bytes = most < 0 ? -1 : most + 2};
   for (const StringExpression& one : expressions_of(s))
     bodies.all.push_back(expression_grammar(g, one, path));

@@ -147,7 +147,7 @@ class GrammarParser {
     const size_t begin = at_;
     for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
       value = value * 10 + (text_[at_] - '0');
-      if (value > kMaxGrammarRepeats) fail("a repetition may have at most 10000 turns");
+      if (value > kMaxGrammarRepeats) fail("a number of repetitions is above 10000");
     }
     if (at_ == begin) fail("expected a number");
     return value;

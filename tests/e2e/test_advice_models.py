@@ -30,13 +30,13 @@ KEYS = {
                                   "set tie_word_embeddings to true in config.json if the embedding is the head's",
                                   {"tie_word_embeddings": True, "without": "model.embed_tokens.weight"}),
     "other_weights": ({"num_hidden_layers": CONFIG["num_hidden_layers"] + 1},
-                      "may be of different downloads: take both from one", {}),
+                      "may be of different downloads: use both from one", {}),
 }
 GEMMA = json.loads((harness.SOURCE / "tests/golden/hf/gemma3/config.json").read_text())
 # The same of the golden gemma3, whose layers have windows and frequencies of their own.
 KEYS_OF_GEMMA = {
     "window_of_nothing": ({"sliding_window": 0}, "write null where there is no window", {"sliding_window": None}),
-    "type_of_rope": ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 8.0}}, 'write rope_type, and take "type" away',
+    "type_of_rope": ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 8.0}}, 'write rope_type, and remove "type"',
                      {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
 }
 
@@ -167,7 +167,7 @@ class Models(advice.AdviceTest):
         quantize = ["checkpoint", "quantize", "--quantization", "q8_0"]
         self.trireme(*quantize, "wide", "x.gguf")
         self.follow("exists; remove it or give another", [*quantize, "wide", "x.gguf"], [*quantize, "wide", "y.gguf"])
-        self.refused_with("give the model it was made from, or write its numbers first: trireme checkpoint convert", *quantize,
+        self.refused_with("give the original model, or dequantize it first: trireme checkpoint convert", *quantize,
                           "x.gguf", "z.gguf")
         self.trireme("checkpoint", "convert", "x.gguf", "plain", "--to", "hf", "--dtype", "bf16")
         self.trireme(*quantize, "plain", "z.gguf")
@@ -262,7 +262,7 @@ class Models(advice.AdviceTest):
         tokenize = ["tokenize", "--tokenizer", "tokenizer.json"]
         for setting in ({"add_prefix_space": True}, {}):
             self.write("tokenizer_config.json", json.dumps({"tokenizer_class": "OarTokenizer", "add_prefix_space": False}))
-            self.refused_with("does not say which counts; make both say the same, or take the key out", *tokenize)
+            self.refused_with("does not determine which applies; make both the same, or remove the key", *tokenize)
             self.write("tokenizer_config.json", json.dumps({"tokenizer_class": "OarTokenizer", **setting}))
             self.trireme(*tokenize)
 
@@ -447,7 +447,7 @@ class PublishedAdapters(advice.AdviceTest):
         self.copy("peft/beyond", "beyond")
         self.write("tokenizer.json", json.dumps(LETTERS))
         serve = ["serve", "--port", 0, "--threads", 1, "--tokenizer", "tokenizer.json", "--model"]
-        self.refused_with("beside others cannot; serve it by itself with --adapter, or merge it into a model (trireme "
+        self.refused_with("with other adapters; serve it alone with --adapter, or merge it into a model (trireme "
                           "checkpoint merge-lora)", *serve, "base", "--lora-modules", "b=beyond")
         self.assertIn("adapters of the embedding, the head or a gate); merge it (trireme checkpoint merge-lora) and train new "
                       "adapters for the merged model", self.finetune("base", adapter="beyond", expect=2)[1])

@@ -139,7 +139,7 @@ class Serving(served_run.ServerTest):
             "train_steps": 2, "finetune": {"train_file": "tune.jsonl", "lora": {"rank": 4, "use_dora": True}},
             "data": {"tokenizer": "byte"}, "cpu": {"threads_per_rank": 1}}))
         self.trireme("finetune", "--config", "dora.json")
-        self.refused("others have none; serve it by itself with --adapter, or merge it into a model (trireme checkpoint merge-lora)",
+        self.refused("with other adapters; serve it alone with --adapter, or merge it into a model (trireme checkpoint merge-lora)",
                      "--lora-modules", "a=dora/adapter")
         self.starts("--adapter", "dora/adapter")
         self.trireme("checkpoint", "merge-lora", "run", "dora/adapter", "merged")
@@ -150,14 +150,14 @@ class Serving(served_run.ServerTest):
         self.refused("give a multiple, or leave --ranks out", *replicas, "--ranks", 3)
         self.starts(*replicas, "--ranks", 2)
         self.starts(*replicas)
-        self.refused("start so many, or divide it further (trireme serve --data-parallel-size N holds N copies)", "--ranks", 2)
+        self.refused("start that many, or divide it further (trireme serve --data-parallel-size N holds N copies)", "--ranks", 2)
         self.starts()
         self.starts("--ranks", 2, "--tensor", 2)
         self.refused("give at least as many", "--kv-cache-memory-bytes", 16)
         _, stderr = self.trireme("serve", "--model", "run", "--kv-cache-memory-bytes", 16, expect=2)
         least = int(stderr.split(" tokens need ")[1].split(" bytes")[0])
         self.starts("--kv-cache-memory-bytes", least)
-        self.refused("tokens; give more --kv-cache-memory-bytes", "--max-model-len", 512, "--kv-cache-memory-bytes", least)
+        self.refused("tokens; raise --kv-cache-memory-bytes", "--max-model-len", 512, "--kv-cache-memory-bytes", least)
         self.starts("--max-model-len", 512, "--kv-cache-memory-bytes", 512 * least)
 
     def test_an_address_for_ranks(self):
@@ -182,7 +182,7 @@ class Serving(served_run.ServerTest):
             bench = ["bench", "serve", "--num-prompts", 2, "--output-len", 2, "--base-url"]
             _, stderr = self.trireme(*bench, f"http://127.0.0.1:{fake.server_address[1]}", expect=1)
             fake.shutdown()
-        self.assertIn("/v1/models names no model: give --model", stderr)
+        self.assertIn("/v1/models lists no model: give --model", stderr)
         server = self.serve()
         self.trireme(*bench, f"http://127.0.0.1:{self.port}", "--model", "tiny")
         self.stop(server)

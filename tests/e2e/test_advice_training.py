@@ -361,7 +361,7 @@ class Runs(advice.AdviceTest):
         generate = ["generate", "run", "--max-new-tokens", "2"]
         self.follow("does not divide the 3 ranks; give --ranks 2", [*generate, "--tensor-parallel", 2, "--ranks", 3],
                     [*generate, "--tensor-parallel", 2, "--ranks", 2])
-        self.follow("start so many, or divide it further", [*generate, "--ranks", 2], generate,
+        self.follow("start that many, or divide it further", [*generate, "--ranks", 2], generate,
                     [*generate, "--ranks", 2, "--tensor-parallel", 2])
         self.follow(": use p2p, or another --context-parallel",
                     ["eval", "run", "--ranks", 8, "--context-parallel", 8, "--cp-comm-type", "a2a"],
@@ -369,7 +369,7 @@ class Runs(advice.AdviceTest):
                     ["eval", "run", "--ranks", 2, "--context-parallel", 2, "--cp-comm-type", "p2p"])
         self.write("ids", "[1, 2, 3]\n")
         logits = ["logits", "run", "--tokens", "ids", "--output", "out.safetensors", "--ranks", 2]
-        self.follow("logits supports tensor-parallel ranks only: start --tensor-parallel of them",
+        self.follow("logits supports tensor-parallel ranks only: start as many ranks as --tensor-parallel",
                     [*logits, "--pipeline-parallel", 2], [*logits, "--tensor-parallel", 2])
 
 
@@ -386,7 +386,7 @@ RECORDS = {
     "role": ({"messages": [{**ASKED, "role": "rower"}, SAID]}, "roles that the chat template names; rename it",
              {"messages": [ASKED, SAID]}),
     "unread_tools": ({"messages": [ASKED, SAID], "tools": [{"type": "function", "function": {"name": "f"}}]},
-                     "leave them out, or use a template that writes them", {"messages": [ASKED, SAID]}),
+                     "leave them out, or use a template that renders them", {"messages": [ASKED, SAID]}),
     "turn_without_value": ({"conversations": [{"from": "human"}, {"from": "gpt", "value": "b"}]},
                            'turn 1 of "conversations" has no "value"; give it one, or leave the record out',
                            {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}),

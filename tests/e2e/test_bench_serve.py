@@ -111,7 +111,7 @@ class BenchServe(served_run.ServerTest):
         self.assertIn("3 of 3 requests failed: status 503: the fake is full", said)
         stalled = self.fake([0, 0.01, 0.02], stalls_after=2)
         result, _, said = self.bench(stalled.url, "--num-prompts", 2, "--num-warmups", 0, "--timeout", 5, expect=1)
-        self.assertIn("waiting for more of a response took longer than 5 s", said)
+        self.assertIn("reading a response body took longer than 5 s", said)
         silent = self.fake([0.01, 0.02], usage=False)
         result, _, said = self.bench(silent.url, "--num-prompts", 2, "--input-len", 6)
         self.assertEqual((result["total_input_tokens"], result["total_output_tokens"]), (12, 4))

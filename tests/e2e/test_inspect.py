@@ -139,7 +139,7 @@ class Inspect(CommandTest):
         self.trireme("checkpoint", "import", "model", "ours")
         counts = {self.describe(path)["parameters"] for path in ("model", "x.gguf", "ours")}
         self.assertEqual(len(counts), 1)
-        self.refused("model/model.safetensors", "--json", says="holds tensors only")
+        self.refused("model/model.safetensors", "--json", says="a .safetensors file has no model configuration")
 
     def test_all_refusals_at_once_with_the_mathematics(self):
         self.config(final_logit_softcapping=30.0, is_causal=False, hidden_act="gelu",

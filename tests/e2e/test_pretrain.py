@@ -243,8 +243,8 @@ class Pretrain(tiny_run.RunTest):
         for path in (self.folder / "run/checkpoints").glob("step-0000000[23]"):
             shutil.rmtree(path)
         _, named = self.pretrain("--resume", "run/checkpoints/step-00000004", expect=4)
-        ended, named = [re.search(r"the newest checkpoint to continue is (\S+) \(an older one where the loss was rising "
-                                  r"already\); lower optimizer.params.lr or raise the warm-up, in another output_dir, and "
+        ended, named = [re.search(r"the newest checkpoint to continue is (\S+) \(or an older one, if the loss was already "
+                                  r"rising there\); lower optimizer.params.lr or raise the warm-up, in another output_dir, and "
                                   r"start a new run from the weights alone: trireme (checkpoint convert \1 weights --to hf), "
                                   r"then checkpoint.load \"weights\"\n", stderr) for stderr in (ended, named)]
         self.assertIsNotNone(ended)
@@ -286,7 +286,7 @@ class Pretrain(tiny_run.RunTest):
         self.assertEqual(len(kept), 2)
         self.assertIn(f"the newest checkpoint to continue is run/checkpoints/{kept[0]}", stderr)
         _, stderr = self.pretrain("--resume", "auto", expect=4)
-        self.assertRegex(stderr, "run/checkpoints/step-00000003 was saved after [12] steps? .*, an older one is used")
+        self.assertRegex(stderr, "run/checkpoints/step-00000003 was saved after [12] steps? .*; using an older one")
         self.assertIn(f"continuing run/checkpoints/{kept[0]}", stderr)
 
 

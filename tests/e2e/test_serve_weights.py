@@ -196,7 +196,7 @@ class Weights(harness.CommandTest):
         (group.folder / "cgroup.procs").write_text(str(server.pid))  # what it has taken so far counts elsewhere
         status, response = self.replace()
         self.assertEqual(status, 400, response)
-        self.assertRegex(response["error"]["message"], r"take 24\.\d+ MiB .* and \d+\.\d+ MiB are free; .*control group")
+        self.assertRegex(response["error"]["message"], r"need 24\.\d+ MiB .* and \d+\.\d+ MiB are free; .*control group")
         self.assertEqual(self.text(), text)
         group.file.write_text(str(1 << 30))
         status, response = self.replace()

@@ -156,8 +156,8 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
   const Json of_run = model_config_to_json(wanted).flatten();
   for (const auto& [key, value] : of_run.items())
     if (const bool same = of_source.contains(key) && of_source[key] == value; !same)
-      log_info("model.", key.substr(1), " is ", value.dump(), ", but in the model ", path, " ",
-               of_source.contains(key) ? of_source[key].dump() : "unset");
+      log_info("model.", key.substr(1), " is ", value.dump(), ", but ",
+               of_source.contains(key) ? of_source[key].dump() : "unset", " in the model ", path);
   state.store.initialize(ctx, ctx.seed, false);  // adapters; frozen weights are read below
   source->load(ctx, state.model, state.store);
   std::string bad = find_non_finite(ctx, state.store);

@@ -132,22 +132,20 @@ void add_float8(Schema& s) {
   s.choice("fp8.format", "hybrid", {"hybrid", "e4m3"},
            "format of gradients; hybrid: E5M2; e4m3: E4M3. Weights and activations are E4M3")
       .alias({"fp8_format"});
-  s.choice(
-       "fp8.recipe", "delayed", {"delayed", "tensorwise", "blockwise"},
-       "scales; delayed: per tensor, from earlier steps; tensorwise: per tensor, from its current "
-       "values; blockwise: per 1 x 128 elements of activations and gradients, and per 128 x 128 of "
-       "weights")
+  s.choice("fp8.recipe", "delayed", {"delayed", "tensorwise", "blockwise"},
+           "scaling recipe; delayed: per tensor, from earlier steps; tensorwise: per tensor, from "
+           "its current values; blockwise: per 1 x 128 elements of activations and gradients, and "
+           "per 128 x 128 of weights")
       .synonym("current", "tensorwise")
       .not_yet({"mxfp8"})
       .alias({"fp8_recipe"});
   s.integer("fp8.amax_history_len", "16",
-            "delayed: number of earlier steps whose largest magnitude (amax) is kept")
+            "delayed: length of the history of largest magnitudes (amax), in steps")
       .at_least(1)
       .at_most(4096)
       .alias({"fp8_amax_history_len"});
-  s.choice(
-       "fp8.amax_compute_algo", "max", {"max", "most_recent"},
-       "delayed: amax from which the scale follows, the largest or the most recent of the history")
+  s.choice("fp8.amax_compute_algo", "max", {"max", "most_recent"},
+           "delayed: amax that determines the scale, the largest or the most recent in the history")
       .alias({"fp8_amax_compute_algo"});
   s.integer("fp8.margin", "0", "margin of per-tensor scales: they are divided by 2^margin")
       .at_least(0)
@@ -254,7 +252,7 @@ void add_data(Schema& s) {
       .or_null()
       .off_trajectory()
       .alias({"tokenizer_model", "data.tokenizer_model"});
-  s.boolean("data.reset_position_ids", false, "positions restart after each end of document")
+  s.boolean("data.reset_position_ids", false, "reset position ids after each end of document")
       .alias({"reset_position_ids"});
   s.boolean("data.reset_attention_mask", false, "no attention across the end of a document")
       .alias({"reset_attention_mask"});
@@ -270,8 +268,8 @@ void add_data(Schema& s) {
 
 void add_places(Schema& s) {
   s.choice("activation_checkpointing.granularity", "none", {"none", "selective", "full"},
-           "activations that backward recomputes; selective: those of norms and MLPs; full: "
-           "those of whole transformer blocks. The results are the same")
+           "activations to recompute in the backward pass; selective: those of norms and MLPs; "
+           "full: those of whole transformer blocks. The results are the same")
       .or_null()
       .off_trajectory()
       .alias({"recompute_granularity"});
@@ -311,10 +309,9 @@ void add_places(Schema& s) {
       .at_most(kMaxSteps)
       .off_trajectory()
       .alias({"eval_interval", "eval_steps"});
-  s.integer(
-       "evaluation.eval_iters", "0",
-       "size of a validation: batches of train_batch_size evenly spaced samples of each set; 0: "
-       "the whole set")
+  s.integer("evaluation.eval_iters", "0",
+            "batches of train_batch_size samples per validation of each set, evenly spaced; 0: the "
+            "whole set")
       .at_least(0)
       .at_most(kMaxCount)
       .off_trajectory()
@@ -322,7 +319,9 @@ void add_places(Schema& s) {
 }
 
 void add_machine(Schema& s) {
-  s.choice("comm.backend", "auto", {"auto", "mpi", "tcp"}, "communication backend of the ranks")
+  s.choice("comm.backend", "auto", {"auto", "mpi", "tcp"},
+           "communication backend of the ranks; auto: mpi under an MPI launcher, tcp with "
+           "torchrun's variables")
       .not_yet({"nccl", "gloo"})
       .off_trajectory();
   s.choice("comm.algorithm", "auto", {"auto", "ring", "shm"},
@@ -361,15 +360,15 @@ void add_machine(Schema& s) {
            "newest instruction set that kernels and the GEMM library may use; auto: the "
            "processor's")
       .off_trajectory();
-  s.boolean(
-       "cuda.autotune", false,
-       "choose the fastest of the library's algorithms for each matrix product by timing them "
-       "once. The choice, and with it the last bits of results, may differ between runs: needs "
-       "deterministic false, or gemm_algorithms, which stores the choice")
+  s.boolean("cuda.autotune", false,
+            "choose the fastest of the library's algorithms for each matrix shape by timing the "
+            "best few once. The choice, and with it the last bits of results, may differ between "
+            "runs: needs deterministic false, or gemm_algorithms, which stores the choice")
       .off_trajectory();
-  s.string("cuda.gemm_algorithms", "null",
-           "folder of the algorithms that autotune chose, one file per rank. A run uses those that "
-           "it finds there, which gives the same bits again, and adds missing ones when it saves")
+  s.string(
+       "cuda.gemm_algorithms", "null",
+       "folder of the algorithms that autotune chose, one file per rank. A run reuses the stored "
+       "algorithms, so that its results are bit-identical, and adds missing ones when it saves")
       .or_null()
       .off_trajectory();
   s.choice("cuda.graphs", "auto", {"auto", "off"},

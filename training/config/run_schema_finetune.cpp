@@ -22,7 +22,7 @@ void add_finetune_keys(Schema& s) {
       .alias({"validation_file", "finetune.validation_file", "finetune.eval_dataset"});
   s.number("finetune.val_size", "0",
            "training examples held out for validation, if valid_file is not set: a fraction below "
-           "1, or a number")
+           "1, or a number of examples")
       .at_least(0)
       .at_most(1e9)
       .alias({"val_size"});
@@ -41,8 +41,8 @@ void add_finetune_keys(Schema& s) {
       .or_null()
       .alias({"chat_template", "chat_template_path"});
   s.boolean("finetune.parse_special", false,
-            "parse special tokens (<|im_end|>) that are spelled in messages, texts or string "
-            "prompts, as HuggingFace's tokenizers do; false: only those of the chat template");
+            "parse special tokens (<|im_end|>) written in messages, texts or string prompts, as "
+            "HuggingFace's tokenizers do; false: parse only those of the chat template");
   s.number(
        "finetune.num_train_epochs", "null",
        "epochs over the examples, for train_steps \"auto\". The last batch may be smaller, since "
@@ -80,7 +80,7 @@ void add_finetune_keys(Schema& s) {
       .above(0)
       .at_most(1e6)
       .alias({"lora_alpha", "finetune.lora.lora_alpha"});
-  s.number("finetune.lora.dropout", "0", "dropout of the adapters' input")
+  s.number("finetune.lora.dropout", "0", "dropout probability of the adapters' input")
       .at_least(0)
       .below(1)
       .alias({"lora_dropout", "finetune.lora.lora_dropout"});
@@ -98,8 +98,8 @@ void add_finetune_keys(Schema& s) {
             "also train the magnitudes of the rows of W + s B A (DoRA, Liu et al. 2024)")
       .alias({"use_dora"});
   s.string("finetune.lora.adapter", "null",
-           "initial adapters: PEFT directory with the same rank, targets and kind; null: adapters "
-           "that change nothing at first")
+           "initial adapters: PEFT directory with the same rank, targets and kind; null: new "
+           "adapters, which have no effect before the first step")
       .or_null()
       .alias({"adapter_name_or_path", "finetune.lora.adapter_name_or_path"});
   s.choice("finetune.quantization", "none", {"none", "nf4"},

@@ -68,7 +68,7 @@ void add_megatron(Schema& s) {
       .alias({"data_cache_path"});
   s.no_effect("make_vocab_size_divisible_by", "the engine pads the vocabulary as its kernels need");
   for (const char* key : {"logging.log_throughput", "log_throughput", "logging.jsonl"})
-    s.no_effect(key, "metrics.jsonl always holds the throughput of each step");
+    s.no_effect(key, "metrics.jsonl always has the throughput of each step");
   s.no_effect("ckpt_format", "there is one checkpoint format");
   s.no_effect("num_workers", "token files are mapped into memory");
 }

@@ -48,7 +48,7 @@ void add_zero_keys(Schema& s) {
            "folder of the state file, on a disk of each rank's machine")
       .or_null()
       .off_trajectory();
-  s.integer(offload + "buffer_count", "3", "nvme: windows of the file held in memory")
+  s.integer(offload + "buffer_count", "3", "nvme: windows of the state file in host memory")
       .at_least(2)
       .at_most(64)
       .auto_left_out()
@@ -71,8 +71,8 @@ void add_context_keys(Schema& s) {
       .off_trajectory()
       .alias({"cp_comm_type"});
   s.choice(key::kContextBalance, "zigzag", context_balances(),
-           "chunks of a sequence on each context-parallel rank; zigzag: an early and a late chunk, "
-           "which balances causal attention; contiguous: neighbouring chunks")
+           "assignment of sequence chunks to context-parallel ranks; zigzag: an early and a late "
+           "chunk per rank, which balances causal attention; contiguous: neighbouring chunks")
       .off_trajectory();
 }
 
@@ -103,15 +103,14 @@ void add_parallel_keys(Schema& s) {
   size(s, key::kTensor, "tensor-parallel size: ranks that split every matrix")
       .alias({"tensor_model_parallel_size", "tensor_parallel.autotp_size", "tensor_parallel_degree",
               "tp", "parallelism.tp", "parallelism.tensor_parallel_degree"});
-  s.boolean(
-       key::kSequence, false,
-       "norms, dropout and the residual stream are split by tokens over the tensor-parallel ranks: "
-       "less memory, same traffic")
+  s.boolean(key::kSequence, false,
+            "norms, dropout and the residual stream split by tokens over the tensor-parallel "
+            "ranks: less memory, same traffic")
       .off_trajectory()
       .alias({"sequence_parallel"});
   s.boolean_or_auto(key::kTensorOverlap,
-                    "with sequence_parallel: exchange tokens in one piece per rank, during the "
-                    "matrix products of other pieces; same traffic. auto: on GPUs")
+                    "with sequence_parallel: overlap all-gather and reduce-scatter with matrix "
+                    "products, in one piece per rank; same traffic. auto: on GPUs")
       .off_trajectory()
       .alias({"tp_comm_overlap"});
   size(s, key::kPipeline, "pipeline-parallel size: stages of consecutive layers")
@@ -144,8 +143,8 @@ void add_parallel_keys(Schema& s) {
       .off_trajectory()
       .alias({"data_parallel_shard_degree"});
   s.string(key::kOrder, "\"tp-cp-dp-pp\"",
-           "mesh dimensions, from the one whose groups have neighbouring ranks to the one whose "
-           "ranks are farthest apart")
+           "mesh dimensions, fastest-varying in the rank number first: groups of the first one are "
+           "neighbouring ranks")
       .off_trajectory();
   add_zero_keys(s);
 }

@@ -36,7 +36,7 @@ std::string advice_for_divergence(const RunConfig& config, const std::string& ne
              fp16 ? ", or use bf16 or fp32" : "", ", in another output_dir");
   if (newest.empty()) return settings;
   return concat("the newest checkpoint to continue is ", newest,
-                " (an older one where the loss was rising already); ", settings, ", and ",
+                " (or an older one, if the loss was already rising there); ", settings, ", and ",
                 advice_for_weights(config, newest));
 }
 
@@ -357,8 +357,8 @@ void PretrainRun::save_if_finite(StopRequest request) {
   if (last)
     fail_diverged(position_.step, position_.consecutive_skips,
                   concat("ended at step ", position_.step));
-  log_warning("step ", position_.step, " was skipped: --resume auto will continue an older ",
-              "checkpoint than that of this step, where there is one");
+  log_warning("step ", position_.step, " was skipped: --resume auto will continue from an ",
+              "older checkpoint, if there is one");
 }
 
 void PretrainRun::save() {
@@ -383,7 +383,7 @@ void PretrainRun::mark_saved(const std::string& checkpoint) const {
   try {
     write_saved_mark(config_, checkpoint);
   } catch (const InputError& e) {  // the checkpoint is complete
-    log_warning(e.what(), "; the run continues without this mark");
+    log_warning(e.what(), "; the run continues without this file");
   }
 }
 

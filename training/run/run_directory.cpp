@@ -97,7 +97,7 @@ void check_past_rates(const RunConfig& saved, const RunConfig& config, int64_t s
   const std::string& checkpoint = plan.checkpoint;
   for (int64_t step = 0; step < steps_done; ++step) {
     if (rate_of(saved, step) == rate_of(config, step)) continue;
-    fail_input(checkpoint, " took step ", step + 1, " with learning rate ", rate_of(saved, step),
+    fail_input(checkpoint, " ran step ", step + 1, " with learning rate ", rate_of(saved, step),
                ", but this configuration (", differences(saved, config), ") gives it ",
                rate_of(config, step), "; completed steps must keep their learning rates: ",
                advice_for_rates(saved.scheduler, config.scheduler), "set them back, or ",

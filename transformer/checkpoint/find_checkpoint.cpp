@@ -37,7 +37,7 @@ std::string skipped_row(const CheckpointReader& reader) {
   if (skips <= 0) return "";
   return concat(reader.directory(), " was saved after ", skips,
                 skips == 1 ? " step that was" : " steps in a row that were",
-                " not finite, an older one is used");
+                " not finite; using an older one");
 }
 
 NewestCheckpoint find_newest_good(const std::string& root, bool thorough) {

@@ -89,10 +89,10 @@ Shape with_size(const Shape& shape, int dimension, int64_t size) {
 
 void check_memory_for_reload(int64_t needed, int64_t free) {
   if (needed <= free) return;
-  fail_input("the new weights take ", format_bytes(needed),
-             " of this machine's memory beside the old ones, and ", format_bytes(free),
-             " are free; free memory or raise the limit of the server's control group, or start "
-             "the server again with the new weights, which then need no room for the old ones");
+  fail_input("the new weights need ", format_bytes(needed),
+             " of this machine's memory in addition to the old ones, and ", format_bytes(free),
+             " are free; free memory or raise the limit of the server's control group (cgroup), or "
+             "restart the server with the new weights, which needs no memory for the old ones");
 }
 
 LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,

@@ -91,7 +91,7 @@ void with_state(const CheckpointReader& reader, const std::function<void(const J
     read(reader.state());
   } catch (const nlohmann::json::exception& e) {
     fail_input("checkpoint ", reader.directory(),
-               ": its training state is not what this version writes (", e.what(), ")");
+               ": its training state does not have the format of this version (", e.what(), ")");
   }
 }
 

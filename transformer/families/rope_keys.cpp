@@ -406,7 +406,7 @@ void read_layered_rope_keys(const ConfigValues& values, ModelConfig& config, Con
     report.error(values.spelled(old),
                  concat(shown(values.raw(old)), named ? " is not rope_type" : " without rope_type",
                         ": transformers 5 does not read it in this family, earlier versions scale "
-                        "by it; write rope_type, and take \"type\" away"));
+                        "by it; write rope_type, and remove \"type\""));
   if (values.word(path_of("rope_type")) != "linear") {
     if (values.given(factor))
       report.note(values.spelled(factor), "is not read by rope_type default");

@@ -142,7 +142,7 @@ std::string tensor_advice(const std::vector<std::string>& missing,
            "embedding is the head's";
   if (missing.empty() && only_head(left_over))
     return "\n  a model with a head of its own: set tie_word_embeddings to false to keep it";
-  return "\n  the configuration and the weights may be of different downloads: take both from one";
+  return "\n  the configuration and the weights may be of different downloads: use both from one";
 }
 
 // Expectation of a file's tensor, derived from the parameters in it.

@@ -37,8 +37,8 @@ void check_not_quantized(const ModelSource& source) {
   for (const SourceTensor& tensor : source.tensors().tensors())
     if (tensor.quantized)
       fail_input(source.path(), " is quantized (\"", tensor.name, "\" is ", tensor.dtype_name,
-                 "): rounding what was rounded adds both errors; give the model it was made from, "
-                 "or write its numbers first: trireme checkpoint convert");
+                 "): quantizing it again would add a second rounding error; give the original "
+                 "model, or dequantize it first: trireme checkpoint convert");
 }
 
 void check_finite(const std::string& tensor, const ConstTensor& values) {
@@ -51,13 +51,13 @@ void check_finite(const std::string& tensor, const ConstTensor& values) {
 void check_finite(const std::string& tensor, const RoundingError& error) {
   if (!std::isfinite(error.squared_error))
     fail_input("tensor \"", tensor, "\" holds numbers of up to ", error.max_abs,
-               ", too large for scales in half precision");
+               ", too large for float16 scales");
 }
 
 void fail_none_fits() {
   fail_input(
-      "none of the model's matrices fits the format: GPTQ takes whole groups of 128 inputs, ",
-      "GGUF whole blocks of 32 or 256");
+      "none of the model's matrices fits the format: the number of inputs must be a multiple of ",
+      "128 for GPTQ, and of 32 or 256 for GGUF");
 }
 
 Json quantization_to_json(const Quantization& q, const std::string& head,

@@ -99,10 +99,11 @@ ParallelSizes sizes_of_one_model(const LayoutOptions& layout, const ModelConfig&
                std::lcm(experts, asked.tp));
   ParallelSizes sizes = resolve_layout(layout, model, ranks);
   if (sizes.dp > 1)
-    fail_input(ranks, " ranks, but --tensor-parallel ", sizes.tp, " x --pipeline-parallel ",
-               sizes.pp, " use ", ranks / sizes.dp,
-               ": generation uses ranks that hold one copy of the model; start so many, or divide "
-               "it further (trireme serve --data-parallel-size N holds N copies)");
+    fail_input(
+        ranks, " ranks, but --tensor-parallel ", sizes.tp, " x --pipeline-parallel ", sizes.pp,
+        " use ", ranks / sizes.dp,
+        ": generation uses ranks that hold one copy of the model; start that many, or divide "
+        "it further (trireme serve --data-parallel-size N holds N copies)");
   return sizes;
 }
 

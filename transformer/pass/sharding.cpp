@@ -46,8 +46,8 @@ std::string head_problem(const ModelConfig& config, int tp) {
     return concat(tp, " does not divide the model's ", heads,
                   " attention heads: a rank holds whole heads");
   if (kv % tp != 0 && tp % kv != 0)
-    return concat(tp, " neither divides the model's ", kv,
-                  " key/value heads nor is divided by them, so that they cannot be shared evenly");
+    return concat(tp, " is neither a divisor nor a multiple of the model's ", kv,
+                  " key/value heads");
   return "";
 }
 

@@ -93,7 +93,7 @@ Watchdog::Watchdog(Liveness& liveness, PeerLinks links, bool says_terminated, An
       says_terminated_(says_terminated),
       announce_(std::move(announce)),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (wake_fd_ < 0) throw Error("cannot make an event descriptor for the watchdog");
+  if (wake_fd_ < 0) throw Error("cannot create an event descriptor for the watchdog");
   struct sigaction current {};
   sigaction(SIGTERM, nullptr, &current);
   int nobody = kNoListener;

@@ -15,7 +15,7 @@ const FieldTable<DetokenizeRequest>& detokenize_table() {
         .entries(0, kMaxListed)
         .required();
     t.boolean("skip_special_tokens", &R::skip_special, "true",
-              "Leave out control tokens, such as <s>; false: spell them.");
+              "Leave control tokens, such as <s>, out of the text; false: include them.");
     t.add_peer_fields('d');
     return t;
   }();

@@ -66,7 +66,7 @@ const FieldTable<TokenizeFields>& tokenize_table() {
             })
         .one_of({"none", "minimal", "low", "medium", "high", "xhigh", "max"});
     t.boolean("return_token_strs", &R::token_strings, "false",
-              "Also return the spelling of each token.");
+              "Also return the string of each token.");
     t.add_peer_fields('t');
     return t;
   }();

@@ -58,7 +58,7 @@ Connection::Awaitable<void> Connection::run(bool tls) {
       co_await transport_->shutdown_send();
     }
   } catch (const std::exception& error) {
-    log_error("a connection failed and is closed: ", error.what());
+    log_error("closing a connection after an error: ", error.what());
   }
   transport_->disarm();
   transport_->close();

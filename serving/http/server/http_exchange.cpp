@@ -10,7 +10,7 @@ HttpExchange::~HttpExchange() {
   try {
     report();
   } catch (const std::exception& error) {
-    log_error("request ", request.id, " is missing in the metrics: ", error.what());
+    log_error("cannot record request ", request.id, " in the metrics: ", error.what());
   }
   --state.exchanges;
 }

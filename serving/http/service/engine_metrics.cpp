@@ -107,8 +107,8 @@ struct EngineMetrics::Series {
                                   "Waiting sequences by reason.", {{"reason", "deferred"}});
   Gauge& cache_usage =
       gauge("vllm:kv_cache_usage_perc", "Fraction of the KV cache in use, 0 to 1.");
-  Counter& preemptions =
-      counter("vllm:num_preemptions_total", "Preempted sequences, which are computed again.");
+  Counter& preemptions = counter("vllm:num_preemptions_total",
+                                 "Preemptions of running sequences, which are recomputed.");
   Counter& failed_steps =
       counter("trireme:failed_steps_total", "Failed steps, whose sequences ended with an error.");
   // nullptr without speculative decoding.

@@ -159,8 +159,7 @@ void WeightReload::use_on_all(Handover how) {
   } catch (const std::exception& error) {
     if (!comes_back) throw;
     log_warning(
-        "the weights change, but a replica failed while it switched, and gets them when it "
-        "restarts: ",
+        "a replica failed while switching to the new weights and will load them when it restarts: ",
         error.what());
   }
 }
@@ -179,7 +178,7 @@ HttpResponse WeightReload::run(const WeightsRequest& request) {
   try {
     State next = state();
     if (!request.model.empty()) next.path = request.model;
-    log_info("weights of ", next.path, " are being loaded");
+    log_info("loading weights from ", next.path);
     const ModelWeights::Checkpoint staged = weights_.stage(next.path);
     next.directory = staged.directory;
     next.step = staged.step;
@@ -217,7 +216,7 @@ HttpResponse WeightReload::change(const State& next, Handover how) {
   drop();
   if (failed) std::rethrow_exception(failed);
   metrics_.weights(next.version);
-  log_info("weights of ", next.directory, " are served, version ", next.version);
+  log_info("serving weights from ", next.directory, ", version ", next.version);
   return {.body = body_of(next, nullptr)};
 }
 

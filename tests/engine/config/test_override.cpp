@@ -53,9 +53,9 @@ TEST(Override, ReplacesEverySpelling) {
 
 TEST(Override, WrongPathsAreErrors) {
   EXPECT_EQ(applied(R"({"name": "x"})", "name.first=1"),
-            "--set name.first: leads into \"x\", which is not an object");
+            "--set name.first: passes through \"x\", which is not an object");
   EXPECT_EQ(applied("{}", "a..b=1"), "--set \"a..b\": is not a path of key names joined by dots");
-  EXPECT_EQ(applied("[]", "steps=1"), "--set steps: leads into [], which is not an object");
+  EXPECT_EQ(applied("[]", "steps=1"), "--set steps: passes through [], which is not an object");
   EXPECT_THROW(parse_override("steps"), InputError);
   EXPECT_THROW(parse_override("=3"), InputError);
 }

@@ -66,7 +66,8 @@ TEST_F(CheckpointDamage, EveryTruncationOfAShardIsFoundAndNamed) {
     fs::resize_file(path, static_cast<uintmax_t>(bytes));
     const std::string problem = problem_with_newest(dir_.path());
     EXPECT_NE(problem.find("shard-00000-of-00002.safetensors"), std::string::npos) << bytes;
-    EXPECT_NE(problem.find(concat(bytes, " bytes, the manifest says ", size)), std::string::npos)
+    EXPECT_NE(problem.find(concat(bytes, " bytes, expected from the manifest: ", size)),
+              std::string::npos)
         << problem;
     EXPECT_NE(problem.find("first in"), std::string::npos) << problem;
   }

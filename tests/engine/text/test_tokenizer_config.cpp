@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSetting{R"({"a_key_of_tomorrow": {"x": 1}})",
                    "\"a_key_of_tomorrow\": unknown key (value {\"x\":1})"},
         BadSetting{R"({"tokenizer_class": "TokenizerOfTomorrow", "add_prefix_space": true})",
-                   "\"TokenizerOfTomorrow\" does not say which counts"},
+                   "\"TokenizerOfTomorrow\" does not determine which applies"},
         BadSetting{R"({"add_prefix_space": "yes"})", "add_prefix_space"},
         BadSetting{R"({"eos_token": 7})", "eos_token"},
         BadSetting{R"({"added_tokens_decoder": {"3": {"content": "<|eot_id|>"}}})",

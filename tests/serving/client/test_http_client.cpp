@@ -183,7 +183,7 @@ TEST(HttpClient, NamesAServerThatIsNotThere) {
       << refused.error;
   const ReceivedResponse nameless =
       ask(parse_server_address("http://nowhere.invalid:1", "--server"));
-  EXPECT_NE(nameless.error.find("looking up its name"), std::string::npos) << nameless.error;
+  EXPECT_NE(nameless.error.find("resolving its host name"), std::string::npos) << nameless.error;
 }
 
 // A failing name service does not make a known server unavailable; a changed address takes effect

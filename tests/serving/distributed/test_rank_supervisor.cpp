@@ -136,7 +136,7 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
   for (const auto& [prompt, why] :
        {std::pair(kDie, std::string("rank")),
         std::pair(kThrow, concat("told of ", test::kPlanBounds.blocks, " blocks")),
-        std::pair(kHang, std::string("not computed by rank 0, 1"))}) {
+        std::pair(kHang, std::string("no result from rank 0, 1"))}) {
     SCOPED_TRACE(why);
     // Steps of its size are known to be short.
     const StepOutput before = ranks.execute(plan_of(++number, 3));

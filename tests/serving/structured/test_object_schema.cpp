@@ -231,7 +231,7 @@ TEST(SchemaObjects, MembersWhoseNamesMatchPatterns) {
             std::string::npos);
   EXPECT_NE(why(R"({"allOf":[{"patternProperties":{"^a":{}},"additionalProperties":false},)"
                 R"({"properties":{"ab":{"type":"null"}}}]})")
-                .find("schema #: \"patternProperties\" is not supported beside properties"),
+                .find("schema #: \"patternProperties\" is not supported together with properties"),
             std::string::npos);
   EXPECT_EQ(why(R"({"patternProperties":[]})"),
             "schema #: \"patternProperties\" must be an object");

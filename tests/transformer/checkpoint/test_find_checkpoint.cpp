@@ -29,8 +29,8 @@ TEST(FindCheckpoint, PassesOverThoseOfSkippedSteps) {
   EXPECT_EQ(found.directory, dir / "step-00000020");
   ASSERT_EQ(found.skipped.size(), 2u);
   EXPECT_EQ(found.skipped[0], std::string(dir / "step-00000040") +
-                                  " was saved after 11 steps in a row that were not finite, an "
-                                  "older one is used");
+                                  " was saved after 11 steps in a row that were not finite; using "
+                                  "an older one");
   // A checkpoint given by its path is used.
   EXPECT_EQ(find_checkpoint(dir / "step-00000040").directory, dir / "step-00000040");
 }

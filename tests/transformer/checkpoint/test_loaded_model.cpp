@@ -68,9 +68,9 @@ TEST(LoadedModelOfOthers, WeightsAreFinite) {
 TEST(LoadedModelOfOthers, OtherWeightsNeedTheirRoom) {
   EXPECT_EQ(refusal([] { check_memory_for_reload(5 << 20, 5 << 20); }), "");
   expect_says(refusal([] { check_memory_for_reload(5 << 20, (5 << 20) - 1); }),
-              {"take 5.00 MiB", "and 5.00 MiB are free", "start the server again"});
+              {"need 5.00 MiB", "and 5.00 MiB are free", "restart the server"});
   expect_says(refusal([] { check_memory_for_reload(int64_t{7} << 30, 999); }),
-              {"take 7.00 GiB", "and 999 B are free"});
+              {"need 7.00 GiB", "and 999 B are free"});
 }
 
 }  // namespace

@@ -68,8 +68,8 @@ TEST(ModelBundle, OfACheckpointNamesIt) {
   EXPECT_NE(problem_of(state).find("saved/step-00000001: "), std::string::npos)
       << problem_of(state);
   state["config"].erase("model");
-  EXPECT_NE(problem_of(state).find("is not what this version writes"), std::string::npos);
-  EXPECT_NE(problem_of(Json()).find("is not what this version writes"), std::string::npos);
+  EXPECT_NE(problem_of(state).find("does not have the format of this version"), std::string::npos);
+  EXPECT_NE(problem_of(Json()).find("does not have the format of this version"), std::string::npos);
   state = state_of(read({}));
   state["config"]["finetune"] = {
       {"lora", {{"rank", int64_t{1} << 40}, {"alpha", 1}, {"target_modules", "q_proj"}}}};

@@ -45,7 +45,7 @@ void add_batch_rows(DeepSpeedRows& rows) {
                  "a step is always gradient_accumulation_steps forward passes");
   rows.no_effect("", {"dataloader_drop_last"}, "sequences are cut from one endless stream");
   rows.no_effect("", {"zero_allow_untested_optimizer"}, "every optimizer here is tested");
-  rows.no_effect("", {"zero_force_ds_cpu_optimizer"}, "there is one optimizer for each type");
+  rows.no_effect("", {"zero_force_ds_cpu_optimizer"}, "each optimizer.type has one implementation");
   rows.no_effect("", {"use_data_before_expert_parallelism"},
                  "parallel.order determines which ranks are neighbours");
   rows.no_effect("", {"disable_allgather", "graph_harvesting", "compile"},

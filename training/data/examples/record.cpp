@@ -158,7 +158,7 @@ void add_record_variables(const Json& record, Json& variables) {
     if (variables.contains(name) || name == "tools" || name == "documents" ||
         name == "chat_template" || name == "continue_final_message")
       fail_input("\"chat_template_kwargs\" has \"", name,
-                 "\", which is not a variable of the template's own");
+                 "\", a reserved name: only other variables of the template can be set");
     variables[name] = value;
   }
 }

@@ -134,7 +134,7 @@ bool GgufModel::is_ignored(const ModelConfig&, const std::string& tensor) const 
 
 std::string GgufModel::types_read() const {
   return "supported: F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K; make such a file from the original "
-         "with llama-quantize, or take the HuggingFace directory of this model";
+         "with llama-quantize, or use the HuggingFace directory of this model";
 }
 
 }  // namespace trireme

@@ -83,7 +83,7 @@ std::vector<WrittenAdapter> written_tensors(const LoraConfig& lora, const ModelC
   }
   for (const WrittenAdapter& w : out)
     if (lora.dora && std::ssize(w.parts) < w.layer.parts)
-      fail_input("magnitudes of some of ", w.layer.name, " have no place in PEFT's format: ",
+      fail_input("PEFT's format cannot store magnitudes of only a part of ", w.layer.name, ": ",
                  "query, key and value are one layer there; adapt all of them");
   return out;
 }
@@ -148,7 +148,7 @@ void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
   for (const WrittenAdapter& w : tensors) specs.push_back(w.spec);
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) fail_input("cannot make ", directory, ": ", error.message());
+  if (error) fail_input("cannot create ", directory, ": ", error.message());
   SafetensorsWriter writer((fs::path(directory) / kPeftWeightsFile).string(), specs,
                            {{"format", "pt"}});
   for (const WrittenAdapter& w : tensors) write_tensor(writer, config, adapters, w);
@@ -167,8 +167,8 @@ std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora) {
     const bool qkv =
         layer.ends_with(".q_proj") || layer.ends_with(".k_proj") || layer.ends_with(".v_proj");
     if ((gate_up && family.fused_gate_up) || (qkv && family.fused_qkv))
-      return concat("PEFT drops some of these adapters: of ", family.model_type,
-                    " it knows one layer ", gate_up ? "gate_up_proj" : "qkv_proj", " in place of ",
+      return concat("PEFT drops some of these adapters: in ", family.model_type,
+                    " it has one layer ", gate_up ? "gate_up_proj" : "qkv_proj", " in place of ",
                     layer,
                     "; trireme's commands compute all of them. To use the result elsewhere, merge "
                     "it (trireme checkpoint merge-lora)");
@@ -178,9 +178,9 @@ std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora) {
     if (layer.ends_with(".gate_proj") || layer.ends_with(".up_proj") ||
         layer.ends_with(".down_proj"))
       return concat(
-          "PEFT computes another model with these adapters: of ",
+          "PEFT computes another model with these adapters: in ",
           family_of(config.family).model_type,
-          " it takes gate_proj, up_proj and down_proj for the routed experts and drops those of "
+          " it applies gate_proj, up_proj and down_proj to the routed experts and drops those of "
           "dense MLPs and shared experts (",
           layer,
           "); trireme's commands compute all of them. To "

@@ -46,15 +46,16 @@ StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>>
 
 void StackedAdapters::check(const PeftAdapter& adapter) const {
   if (adapter.lora().dora)
-    fail_input(adapter.path(), " has magnitudes (use_dora): adapters that are served beside ",
-               "others have none; serve it by itself with --adapter, or merge it into a model "
+    fail_input(adapter.path(), " has magnitudes (use_dora), which are not supported together ",
+               "with other adapters; serve it alone with --adapter, or merge it into a model "
                "(trireme checkpoint merge-lora)");
   adapter.check_adapters(config_);
   if (adapter.needs_merging(config_))
-    fail_input(adapter.path(), " changes more than linear layers (modules_to_save, bias, or ",
-               "adapters of the embedding, the head or a gate), which adapters that are served ",
-               "beside others cannot; serve it by itself with --adapter, or merge it into a model ",
-               "(trireme checkpoint merge-lora)");
+    fail_input(
+        adapter.path(), " changes more than linear layers (modules_to_save, bias, or ",
+        "adapters of the embedding, the head or a gate), which is not supported together with ",
+        "other adapters; serve it alone with --adapter, or merge it into a model ",
+        "(trireme checkpoint merge-lora)");
 }
 
 AdapterColumns StackedAdapters::columns(size_t adapter) const {

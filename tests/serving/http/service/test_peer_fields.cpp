@@ -115,7 +115,7 @@ const WayOut kWaysOut[] = {
     {"write the white space into a grammar", 'c',
      R"({"structured_outputs": {"grammar": "root ::= \"{\" [ \\n]* \"}\""}})"},
     {"use response_format", 'c', R"({"response_format": {"type": "json_object"}})"},
-    {"a grammar holds from the first token; leave it out", 'c', "{}"},
+    {"a grammar applies from the first token; leave it out", 'c', "{}"},
     {"extensions are not loaded; leave it out", 'c', "{}"},
     {"use max_tokens", 'h', R"({"max_tokens": 2})"},
     {"use reasoning_effort", 'h', R"({"reasoning_effort": "low"})"},

@@ -406,7 +406,7 @@ TEST(GgufModel, TypesThatAreNotReadAreNamedOnce) {
              ": Q4_1 in 3 tensors (blk.0.attn_q.weight, ...) is not supported; Q5_0 in 4 tensors "
              "(blk.3.attn_q.weight, ...) is not supported; supported: F32, F16, BF16, Q8_0, Q4_0, "
              "Q4_K, "
-             "Q6_K; make such a file from the original with llama-quantize, or take the "
+             "Q6_K; make such a file from the original with llama-quantize, or use the "
              "HuggingFace directory of this model"));
 }
 

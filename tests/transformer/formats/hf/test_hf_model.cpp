@@ -300,7 +300,7 @@ TEST(HfModel, ListsAllThatIsMissingLeftOverAndWrong) {
                "left over (1)", "model.layers.9.what", "wrong (1)",
                "gate_proj.weight is (24, 40), expected from the config: (40, 24)",
                "I32 in 1 tensor (model.layers.0.input_layernorm.weight) is not supported",
-               "supported: floating-point weights", "quantization_config", "take both from one"});
+               "supported: floating-point weights", "quantization_config", "use both from one"});
 }
 
 // Python's json.dump writes infinite bounds and NaN without quotes.
