@@ -151,11 +151,11 @@ asio::awaitable<int> Router::Impl::ask_health(size_t server, const char* path) {
 
 asio::awaitable<void> Router::Impl::check(size_t server) {
   asio::steady_timer pause(state_.executor);
-  const char* path = "/health/ready";
   for (int failures = 0;;) {
     try {
+      const char* path = "/health/ready";
       int status = co_await ask_health(server, path);
-      if (status == 404) {
+      if (status == 404) {  // asked again each time: another program may serve there by then
         path = "/health";
         status = co_await ask_health(server, path);
       }

@@ -12,7 +12,7 @@ class FakeServer:
         self.token_times, self.status, self.usage, self.stalls_after = token_times, status, usage, stalls_after
         self.requests, self.sent = [], []  # bodies; for each request its arrival and the times of its tokens
         self.headers = []
-        self.ready = True
+        self.ready = True  # None: has no /health/ready
         self.under_way = self.max_under_way = 0
         self.lock = threading.Lock()
         self.stopping = threading.Event()
@@ -26,10 +26,13 @@ class FakeServer:
                 pass
 
             def do_GET(self):
+                if self.path == "/health/ready" and fake.ready is None:
+                    self.response(404, {})
+                    return
                 if self.path == "/health/ready" and not fake.ready:
                     self.response(503, {})
                     return
-                known = {"/v1/models": {"data": [{"id": "fake"}]}, "/health/ready": {"status": "ready"}}
+                known = {"/v1/models": {"data": [{"id": "fake"}]}, "/health": {}, "/health/ready": {"status": "ready"}}
                 self.response(200 if self.path in known else 404, known.get(self.path, {}))
 
             def do_POST(self):

@@ -162,9 +162,10 @@ class Route(RouteTest):
         status, response = self.ask("POST", "/v1/completions", {"prompt": "x"})
         self.assertEqual((status, response["error"]["code"]), (503, "no_server"))
         self.assertEqual(self.ask("GET", "/health/live")[0], 200)
-        # One comes back.
-        good.ready = True
-        self.wait_for(lambda: self.ask("GET", "/health/ready")[0] == 200)
+        # One comes back: first as a program without /health/ready, then as one with it.
+        for ready in (None, False, True):
+            good.ready = ready
+            self.wait_for(lambda expected=503 if ready is False else 200: self.ask("GET", "/health/ready")[0] == expected)
         self.assertEqual(self.ask("GET", "/v1/models"), (200, {"data": [{"id": "fake"}]}))
         self.stop(router)
 
