@@ -66,6 +66,8 @@ ApiJson error_response(const char* description) {
       {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}};
 }
 
+constexpr const char* kAdminNeeded = "The key is not an administrator's.";
+
 ApiJson post_operation(const Endpoint& endpoint) {
   ApiJson responses = {{"200", response("Successful response.", endpoint.content_type)}};
   if (endpoint.streams)
@@ -79,8 +81,7 @@ ApiJson post_operation(const Endpoint& endpoint) {
         std::pair("501", "The request needs a feature that this server does not support."),
         std::pair("503", "The server is full, loading, draining or has failed.")})
     responses[status] = error_response(why);
-  if (endpoint.access == Access::kAdmin)
-    responses["403"] = error_response("The key is not an administrator's.");
+  if (endpoint.access == Access::kAdmin) responses["403"] = error_response(kAdminNeeded);
   if (*endpoint.conflict != '\0') responses["409"] = error_response(endpoint.conflict);
   ApiJson operation = {{"summary", endpoint.summary}};
   if (endpoint.fields != nullptr)
@@ -99,6 +100,8 @@ ApiJson get_operation(const Endpoint& endpoint) {
     operation["security"] = ApiJson::array();
   else
     operation["responses"]["401"] = error_response("Missing or wrong API key.");
+  if (endpoint.access == Access::kAdmin)
+    operation["responses"]["403"] = error_response(kAdminNeeded);
   return operation;
 }
 
