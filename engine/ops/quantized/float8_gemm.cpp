@@ -114,9 +114,9 @@ void float8_gemm(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Float8M
                  bool accumulate) {
   check_product(c, a, b);
   if (c.numel() == 0) return;
-  const TimeScope timed(ctx.profile, TimeCategory::kGemm);
   const bool wide = c.dtype() == DType::kF64;
   if (ctx.gpu != nullptr && !wide) {
+    const TimeScope timed(ctx.profile, TimeCategory::kGemm);
     check_device(ctx.gpu->info, in_groups(a));
     return multiply_codes(ctx, c, a, b, accumulate);
   }
