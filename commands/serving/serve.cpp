@@ -330,8 +330,8 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
       ->check(whole_number(1));
   command
       .add_option("--max-num-seqs", model.max_num_seqs,
-                  "Maximum sequences that run concurrently on each replica (default: 256); four "
-                  "times as many may wait")
+                  "Maximum sequences that run concurrently on each replica (default: 256, at most "
+                  "--max-num-batched-tokens); four times as many may wait")
       ->check(whole_number(1));
   command
       .add_option("--max-num-batched-tokens", model.max_batched_tokens,

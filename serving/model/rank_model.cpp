@@ -106,10 +106,9 @@ void RankModel::load(const ServedModelOptions& options) {
 // smallest number of blocks that fits on any of them.
 void RankModel::divide_memory(const ServedModelOptions& options) {
   const bool gpu = device_.get() != nullptr;
-  limits_.sequences = or_default(options.max_num_seqs, kSequences);
-  limits_.tokens =
-      std::max(or_default(options.max_batched_tokens, gpu ? kStepTokensOfGpu : kStepTokens),
-               limits_.sequences);
+  limits_.tokens = or_default(options.max_batched_tokens,
+                              std::max(gpu ? kStepTokensOfGpu : kStepTokens, options.max_num_seqs));
+  limits_.sequences = or_default(options.max_num_seqs, std::min(kSequences, limits_.tokens));
   limits_.windows = kv_windows(loaded_->config(), limits_.length);
   limits_.block_tokens = kv_block_tokens(loaded_->config());
   if (draft_ != nullptr)
@@ -128,7 +127,10 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
       options.blocks > 0 ? checked_mul(options.blocks, of_block)
                          : cache_bytes(options, left_of_gpu(options.gpu_share.value_or(kGpuShare)));
   const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
+  const int64_t longest = limits_.length;
   agreed(world_->world(), [&] { check_cache(options, bytes, of_block, held); });
+  // The frequencies of dynamic and longrope positions depend on the length.
+  if (limits_.length < longest) loaded_->reset_positions(*ctx_, limits_.length);
   limits_.blocks = std::min(held, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
   if (draft_ != nullptr) draft_->divide_memory(limits_);
 }

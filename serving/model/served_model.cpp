@@ -26,6 +26,10 @@ void ServedModel::open(const ServedModelOptions& options, World& world) {
     if (options.max_model_len > longest)
       fail_input("--max-model-len ", options.max_model_len, ": the model has only ", longest,
                  " positions");
+    if (options.max_batched_tokens > 0 && options.max_batched_tokens < options.max_num_seqs)
+      fail_input("--max-num-batched-tokens ", options.max_batched_tokens,
+                 ": expected at least --max-num-seqs ", options.max_num_seqs,
+                 ": a step has a token of each running sequence");
     limits_.length = options.max_model_len > 0 ? options.max_model_len : longest;
     if (limits_.length < 2)
       fail_input("--max-model-len: expected at least 2, for a prompt token and a generated one");

@@ -31,8 +31,8 @@ struct ServedModelOptions {
   std::optional<KvType> kv_type;   // StepLimits::kv_type
   int threads = 0;                 // per rank; 0: its share of the cores
   int64_t max_model_len = 0;       // 0: the model's maximum, reduced to what the cache holds
-  int64_t max_num_seqs = 0;        // 0: 256
-  int64_t max_batched_tokens = 0;  // 0: 512, on a GPU 2048
+  int64_t max_num_seqs = 0;        // 0: 256, or max_batched_tokens if that is less
+  int64_t max_batched_tokens = 0;  // at least max_num_seqs; 0: 512, on a GPU 2048, or max_num_seqs
   // Bytes of the KV cache per rank; 0: 4 GiB, on a GPU the part of gpu_share that the weights and
   // other use leave. Reduced to the need of max_num_seqs sequences of maximum length.
   int64_t cache_bytes = 0;
