@@ -10,7 +10,7 @@
 namespace trireme {
 
 // Parses the command line, runs the command and returns the exit code of the process
-// (docs/reference/exit-codes.md). Throws nothing: every exception becomes one line on standard
+// (docs/reference/exit-codes.md). Throws nothing: every exception becomes one message on standard
 // error, "trireme: error: ...", unless it has been reported already (ReportedError).
 int run_command_line(int argc, char** argv);
 

@@ -3,9 +3,9 @@
 // products read them directly.
 //
 // A rank's packed box has the same bits as that part of the packed whole weight: the columns of a
-// box begin at a multiple of 32 and end at one or at the end of the row. Blocks are encoded as in
-// GGUF files (engine/io/gguf_blocks.h); re-encoding a GGUF block made by ggml's rule gives the same
-// bits.
+// box begin at a multiple of 32, and end at a multiple of 32 or at the end of the row.
+// Blocks are encoded as in GGUF files (engine/io/gguf_blocks.h); re-encoding a GGUF block made by
+// ggml's rule gives the same bits.
 #pragma once
 
 #include <vector>
@@ -26,8 +26,9 @@ class QuantizedWeights {
   void pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read);
   // Blocks of one parameter. Before allocate() (a planning run) a shape without memory.
   QuantizedMatrix matrix(ParamHandle h) const;
-  // Parts of the fused matrix `first` .. `last`: one per parameter. Parameters of one format that
-  // are adjacent in memory are merged where the rows of the first ones fill whole row groups.
+  // Matrices of the fused weight that consists of parameters `first` .. `last`, in their order. A
+  // parameter is merged into the previous matrix if it has the same format, follows it in memory,
+  // and the matrix so far consists of whole row groups (kWeightGroup); else it is one of its own.
   std::vector<QuantizedMatrix> matrices(ParamHandle first, ParamHandle last) const;
 
  private:

@@ -150,7 +150,9 @@ CLI::App* add_bench_decode(CLI::App& parent) {
       "decode", "Time decoding of one sequence, per token, against reading the weights once");
   auto options = std::make_shared<BenchDecodeOptions>();
   add_bench_options(*app, *options);
-  app->add_option("--model", options->model, bench_model_names() + ", or the path of a config.json")
+  app->add_option("--model", options->model,
+                  "Model: " + bench_model_names() +
+                      ", a model directory or .gguf, a Hub name, or the path of a config.json")
       ->capture_default_str();
   app->add_option("--prompt", options->prompt, "Tokens of the prompt")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))

@@ -229,7 +229,9 @@ CLI::App* add_bench_steps(CLI::App& parent) {
   const auto number = [&](const char* name, int64_t& value, int64_t most, const char* help) {
     app->add_option(name, value, help)->check(CLI::Range(int64_t{1}, most))->capture_default_str();
   };
-  app->add_option("--model", options->model, bench_model_names() + ", or the path of a config.json")
+  app->add_option("--model", options->model,
+                  "Model: " + bench_model_names() +
+                      ", a model directory or .gguf, a Hub name, or the path of a config.json")
       ->capture_default_str();
   number("--prompt", options->prompt, 1 << 20, "Tokens of each prompt");
   number("--tokens", options->tokens, 1 << 20, "Tokens to generate per sequence");

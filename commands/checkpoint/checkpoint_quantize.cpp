@@ -49,7 +49,7 @@ std::string percent(double share) {
   return text;
 }
 
-void print_report(const QuantisationReport& report) {
+void print_report(const QuantizationReport& report) {
   std::vector<std::vector<std::string>> rows = {
       {"type", "tensors", "before", "after", "error", "worst", "of"}};
   for (const auto& [kind, k] : report.kinds) {
@@ -72,7 +72,7 @@ void say_kept(int64_t bytes) {
     log_warning(format_bytes(bytes), " kept from an interrupted copy; the table covers the rest");
 }
 
-QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::string& type,
+QuantizationReport write_gguf_file(const QuantizeArguments& args, const std::string& type,
                                    int64_t& bytes) {
   if (std::filesystem::exists(args.to)) fail_input(args.to, " exists; remove it or give another");
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
@@ -89,7 +89,7 @@ QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::str
   return written.report;
 }
 
-QuantisationReport write_directory(const QuantizeArguments& args, const Quantization& quantization,
+QuantizationReport write_directory(const QuantizeArguments& args, const Quantization& quantization,
                                    int64_t& bytes) {
   const int64_t shard = size_of_text(args.max_shard_size);
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
@@ -115,7 +115,7 @@ void quantize(const QuantizeArguments& args) {
                to_gguf ? "HuggingFace directory" : "file that ends in .gguf", " as output, got ",
                args.to);
   int64_t bytes = 0;
-  const QuantisationReport report = to_gguf ? write_gguf_file(args, kind.gguf, bytes)
+  const QuantizationReport report = to_gguf ? write_gguf_file(args, kind.gguf, bytes)
                                             : write_directory(args, kind.quantization, bytes);
   print_report(report);
   std::printf("quantized %s -> %s: %s\n", args.from.c_str(), args.to.c_str(),

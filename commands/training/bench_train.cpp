@@ -218,7 +218,9 @@ CLI::App* add_bench_train(CLI::App& parent) {
   auto args = std::make_shared<BenchTrainArguments>();
   CLI::App* command = parent.add_subcommand("train", "Time whole training steps on random tokens");
   command
-      ->add_option("--model", args->model, bench_model_names() + ", or the path of a config.json")
+      ->add_option("--model", args->model,
+                   "Model: " + bench_model_names() +
+                       ", a model directory or .gguf, a Hub name, or the path of a config.json")
       ->capture_default_str();
   command
       ->add_option("--dtype", args->dtype, "Type of weights and activations: float32 or bfloat16")

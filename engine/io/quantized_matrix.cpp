@@ -41,7 +41,7 @@ bool can_quantize(const Quantization& q, int64_t out, int64_t in) {
   return q.group_size > 0 && in % q.group_size == 0 && out % numbers_in_word(q) == 0;
 }
 
-std::vector<SafetensorsSpec> quantised_parts(const Quantization& q, const std::string& name,
+std::vector<SafetensorsSpec> quantized_parts(const Quantization& q, const std::string& name,
                                              int64_t out, int64_t in) {
   if (q.method == Method::kFp8)
     return {{name + ".weight_scale_inv",
@@ -60,7 +60,7 @@ MatrixQuantizer::MatrixQuantizer(const Quantization& quantization, int64_t out, 
     : q_(quantization), out_(out), in_(in), threads_(threads) {
   TRIREME_CHECK(q_.method != Method::kAwq && can_quantize(q_, out, in), "a matrix (", out, ", ", in,
                 ") cannot be quantized in this format");
-  for (const SafetensorsSpec& part : quantised_parts(q_, "", out, in)) {
+  for (const SafetensorsSpec& part : quantized_parts(q_, "", out, in)) {
     int64_t numbers = 1;
     for (const int64_t size : part.shape) numbers *= size;
     parts_.emplace_back(static_cast<size_t>(numbers * dtype_size(part.dtype)));

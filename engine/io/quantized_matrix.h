@@ -22,7 +22,7 @@ namespace trireme {
 bool can_quantize(const Quantization& quantization, int64_t out, int64_t in);
 
 // Tensors that store the weight of module `name`, in the order of MatrixQuantizer::parts().
-std::vector<SafetensorsSpec> quantised_parts(const Quantization& quantization,
+std::vector<SafetensorsSpec> quantized_parts(const Quantization& quantization,
                                              const std::string& name, int64_t out, int64_t in);
 
 // Quantizes, row by row, a matrix for which can_quantize() holds, and keeps the result in memory;

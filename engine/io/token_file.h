@@ -17,8 +17,9 @@
 
 namespace trireme {
 
-// Type of a token on disk. The first six have Megatron's codes; the last two come from DeepSpeed's
-// copy of the format, in which codes 6, 7 and 8 have other meanings.
+// Type of a token on disk. The first six have the codes of Megatron's format. kU32 and kU64 exist
+// only in DeepSpeed's copy of the format, as codes 7 and 8 (its code 6 is uint16); 100 and 101 are
+// internal numbers, never on disk.
 enum class TokenType : uint8_t {
   kU8 = 1,
   kI8 = 2,
@@ -50,7 +51,8 @@ class TokenFile {
   int64_t sequence_begin(int64_t sequence) const;   // index of its first token; for
                                                     // num_sequences(): num_tokens()
   int64_t sequence_length(int64_t sequence) const;  // in tokens
-  int64_t document_begin(int64_t document) const;   // its first sequence; likewise at the end
+  int64_t document_begin(int64_t document) const;   // index of its first sequence; for
+                                                    // num_documents(): num_sequences()
   // Copies tokens [begin, begin + count) of the .bin. InputError names a value that is not a token
   // id (negative or above int32, possible with the 64-bit types).
   void copy_tokens(int64_t begin, int64_t count, int32_t* out) const;

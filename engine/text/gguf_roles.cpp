@@ -20,7 +20,7 @@ void put_token(GgufTokens& out, const GgufFile& file, int64_t id, const std::str
                int64_t type) {
   if (id < 0 || id >= kMaxVocabulary)
     fail_input(file.path(), ": \"", text.substr(0, 60), "\" of ", kGgufWhole,
-               " has the invalid id ", id);
+               " has an invalid id, expected an integer from 0 to ", kMaxVocabulary - 1);
   const auto place = static_cast<size_t>(id);
   if (place >= out.tokens.size()) {
     out.tokens.resize(place + 1);
@@ -83,7 +83,8 @@ GgufTokens gguf_tokens(const GgufFile& file) {
   else if (file.metadata().contains(kGgufWhole))
     read_whole(file, out);
   if (out.tokens.empty() || std::ssize(out.tokens) > kMaxVocabulary)
-    fail_input(file.path(), ": tokenizer.ggml.tokens holds the unsupported number of ",
+    fail_input(file.path(),
+               ": the vocabulary has an unsupported size (expected 1 to 2^24 tokens): ",
                out.tokens.size(), " tokens");
   if (out.types.empty())
     out.types = file.get<std::vector<int64_t>>("tokenizer.ggml.token_type")

@@ -15,8 +15,8 @@ namespace trireme {
 struct EncodeOptions {
   bool add_special = false;    // tokens that the model expects around a text, usually bos
   bool parse_special = false;  // a special token spelled in the text ("</s>") is encoded as such
-  // Ascending offsets into the text: a special token spelled in [begin, end) with one of them in
-  // (begin, end] is encoded as text (engine/text/conversation.h).
+  // Ascending offsets into the text. A special token spelled in text[begin, end) is encoded as
+  // text if an offset is in (begin, end] (engine/text/conversation.h).
   std::span<const size_t> breaks = {};
 };
 
@@ -62,8 +62,8 @@ void check_ids_fit(const Tokenizer& tokenizer, int64_t model_ids);
 
 // "byte": the 256 bytes as ids 0..255 and <|endoftext|> = 256 (bos and eod); vocab_size 257. Else
 // the path of a HuggingFace tokenizer.json, of a SentencePiece model, whose name must end in
-// ".model", of a .gguf file, or of a directory with one of the former (tokenizer.json first, then
-// tokenizer.model). InputError with the accepted forms for anything else.
+// ".model", of a .gguf file, or of a directory with a tokenizer.json or else a tokenizer.model.
+// InputError with the accepted forms for anything else.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 
 // Returns the file that load_tokenizer() reads: for a directory, its tokenizer.json or else its

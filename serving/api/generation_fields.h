@@ -83,8 +83,8 @@ void add_sampling_fields(FieldTable<Request>& t) {
   t.boolean(
       "use_beam_search", &G::beam_search, "false",
       "Beam search with n (or best_of) beams, at most 64: returns the n most probable completions, "
-      "the best first. Nothing is sampled, so temperature and seed have no effect. Refused with "
-      "it: other fields that change probabilities, stop, stream, and constraints.");
+      "the best first. Nothing is sampled, so temperature and seed have no effect. Not allowed "
+      "with it: stop, stream, constraints, and other fields that change probabilities.");
   t.number("length_penalty", &G::length_penalty, "1",
            "With use_beam_search: exponent p of a completion's score, log-probability / (number of "
            "tokens)^p.")

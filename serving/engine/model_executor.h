@@ -16,7 +16,7 @@
 namespace trireme {
 
 struct ExecutorConfig {
-  StepLimits limits;  // sequences: also the number of slots
+  StepLimits limits;  // limits.sequences is also the number of slots (SlotStart::slot)
   // Sampled ids are below this. A model's vocabulary may be padded beyond its tokenizer's, and the
   // padding rows are hardly trained. 0: the model's vocabulary size.
   int64_t vocab_size = 0;
@@ -33,9 +33,10 @@ class ModelExecutor final : public StepExecutor {
                 const ExecutorConfig& config);
 
   // Runs one step. All ranks call it with the same plans and get the same result, except for the
-  // sampling times, which only the sampling rank has. This is the first tensor-parallel rank of the
-  // last stage: exp() may differ in the last bit between CPUs, so that ranks that all sampled could
-  // diverge. The step's sequences are divided into min(stages, sequences) micro-batches.
+  // sampling times, which only the sampling rank has: the first tensor-parallel rank of the last
+  // stage. Only one rank samples, because exp() may differ in the last bit between CPUs and ranks
+  // that each sampled could diverge. The step's sequences are divided into min(stages, sequences)
+  // micro-batches.
   //
   // On a GPU, passes over one token of each sequence are recorded as CUDA graphs, for a few batch
   // sizes, and replayed, unless ranks share the model or it has experts.

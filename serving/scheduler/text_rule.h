@@ -55,14 +55,14 @@ class RuleReader {
   virtual std::span<const uint32_t> mask() const = 0;
   // Appends tokens, all of which the masks allow. Requires kOpen. Returns state().
   virtual State accept(std::span<const int32_t> ids) = 0;
-  // Appends one token. False: no further token may follow.
+  // Appends one token. False: no further token may follow, or there is no memory (kRefused).
   bool accept(int32_t id) {
     const State now = accept(std::span<const int32_t>(&id, 1));
     return now == State::kOpen || now == State::kPending;
   }
-  // Counts the ids, from the first, that are allowed and after which a further token is allowed;
-  // appends the mask after each of them to `masks`. Stops early where the work would exceed
-  // MaskPace::left. The completion stays unchanged. Requires kOpen.
+  // Returns the length of the longest prefix of `ids` whose tokens are allowed in turn, each with a
+  // further token allowed after it, and appends the mask after each of them to `masks`. Shorter
+  // where the work would exceed MaskPace::left. The completion stays unchanged. Requires kOpen.
   virtual size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) = 0;
   // True if the completion may end here.
   virtual bool is_whole() const = 0;

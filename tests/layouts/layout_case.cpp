@@ -53,7 +53,7 @@ void set_experts(const LayoutCase& c, ModelConfig& model) {
     moe.capacity_factor = 1.25;
   } else if (c.experts == "qwen2_moe") {
     model.family = ModelFamily::kQwen2Moe;
-    moe.normalise_weights = false;
+    moe.normalize_weights = false;
     moe.shared_intermediate_size = 11;
     moe.shared_gate = true;
     moe.sparse_step = 2;
@@ -80,7 +80,7 @@ void set_experts(const LayoutCase& c, ModelConfig& model) {
       model.chunked_layers.push_back(model.rope_layers.back());
     }
     moe.sigmoid_scores = moe.scaled_inputs = moe.choose_by_logits = true;
-    moe.normalise_weights = false;
+    moe.normalize_weights = false;
     moe.shared_intermediate_size = 11;
     moe.capacity_factor = 1.25;
     moe.dense_layers = {0, 3};

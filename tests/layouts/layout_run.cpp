@@ -43,7 +43,7 @@ MicroBatch sample(const RunConfig& config, bool packed, int64_t n) {
     b.targets[at] = word % 5 == 0 ? kIgnoredTarget : token;
     b.valid_targets += b.targets[at] >= 0 ? 1 : 0;
     b.positions[at] = position++;
-    b.rows[at] = n * length + t;
+    b.global_index[at] = n * length + t;
     if (packed && t + 1 < length && word % 4 == 0) {
       b.cu_seqlens.push_back(static_cast<int32_t>(t) + 1);
       position = 0;

@@ -113,7 +113,7 @@ TEST(Lora, BesideExperts) { expect_same("qwen2_moe", adapters()); }
 
 TEST(Lora, LatentAttention) { expect_same("deepseek_v3", adapters(0.1)); }
 
-TEST(Lora, NormalisedQueriesAndKeys) { expect_same("", adapters(), true, "qwen3"); }
+TEST(Lora, NormalizedQueriesAndKeys) { expect_same("", adapters(), true, "qwen3"); }
 TEST(Lora, NormsOfAllHeads) { expect_same("", adapters(), true, "olmo2"); }
 TEST(Lora, SoftCaps) { expect_same("", adapters(), true, "gemma2"); }
 TEST(Lora, ScaledBranches) { expect_same("", adapters(0.1), true, "granite"); }

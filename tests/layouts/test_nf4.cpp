@@ -20,7 +20,7 @@ RunConfig config_with(const LayoutCase& c, bool packed, bool doubled) {
   if (!c.experts.empty()) model.moe.intermediate_size = model.moe.shared_intermediate_size = 128;
   config.train_steps = 2;
   config.finetune.lora = {.rank = 3, .alpha = 8, .targets = {"all-linear"}};
-  config.finetune.base = {packed, doubled};
+  config.finetune.base_quantization = {packed, doubled};
   config.optimizer.lr = 0.05;  // B starts at zero, and A then has no gradient
   return config;
 }

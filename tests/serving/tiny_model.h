@@ -88,7 +88,7 @@ inline ModelConfig tiny_model(ModelFamily family) {
   if (family == ModelFamily::kMixtral || gpt_oss) return c;
   if (llama4) {
     c.moe.sigmoid_scores = c.moe.scaled_inputs = c.moe.choose_by_logits = true;
-    c.moe.normalise_weights = false;
+    c.moe.normalize_weights = false;
     c.moe.shared_intermediate_size = 13;
     return c;
   }

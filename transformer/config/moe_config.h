@@ -24,7 +24,7 @@ struct MoeConfig {
   bool router_bias = false;       // bias of the router's logits
   bool sigmoid_scores = false;    // else softmax
   bool choose_by_logits = false;  // as the next two: RouterArgs (engine/ops/moe/router.h)
-  bool normalise_weights = true;
+  bool normalize_weights = true;
   double weight_scale = 1.0;
   bool scaled_inputs = false;   // weights multiply the inputs of the experts, not their outputs
   int64_t groups = 1;           // of experts; RouterArgs

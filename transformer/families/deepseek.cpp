@@ -45,7 +45,7 @@ void read_deepseek(const ConfigValues& values, ModelConfig& config, ConfigReport
   read_deepseek_expert_keys(values, method != "greedy", config.moe);
   read_routing_keys(values, kDeepseekExperts, config.moe, report);
   // DeepSeek-MoE's own code normalizes only where a token has several experts.
-  if (config.moe.experts_per_token == 1) config.moe.normalise_weights = false;
+  if (config.moe.experts_per_token == 1) config.moe.normalize_weights = false;
 }
 
 void write_deepseek(const ModelConfig& config, Json& json) {

@@ -19,7 +19,7 @@ ExpertKeys expert_keys(const SigmoidExperts& preset) {
           .balance_default = "0",
           .mixed = true,
           .width_default = preset.width,
-          .normalise_default = true};
+          .normalize_default = true};
 }
 
 }  // namespace

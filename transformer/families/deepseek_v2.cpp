@@ -45,7 +45,7 @@ void read_deepseek_v2(const ConfigValues& values, ModelConfig& config, ConfigRep
   const bool grouped = values.word("topk_method") == "group_limited_greedy";
   read_deepseek_expert_keys(values, grouped, config.moe);
   read_routing_keys(values, kDeepseekV2Experts, config.moe, report);
-  if (config.moe.normalise_weights)
+  if (config.moe.normalize_weights)
     report.error(values.spelled("norm_topk_prob"),
                  "must be false: transformers' deepseek_v2 does not divide a token's weights by "
                  "their sum, so it would compute something else with this model; deepseek_v3 "

@@ -51,7 +51,7 @@ void add_expert_keys(Schema& schema, const ExpertKeys& keys) {
       .at_least(1)
       .at_most(4 * kMaxWidth);
   schema
-      .boolean("norm_topk_prob", keys.normalise_default,
+      .boolean("norm_topk_prob", keys.normalize_default,
                "the weights of a token's experts add up to 1; null: false")
       .or_null();
 }
@@ -63,7 +63,7 @@ MoeConfig read_expert_keys(const ConfigValues& values, const ExpertKeys& keys) {
   moe.intermediate_size =
       values.integer(keys.mixed ? "moe_intermediate_size" : "intermediate_size");
   moe.balance_coef = values.number(keys.balance);
-  if (keys.mixed) moe.normalise_weights = values.flag("norm_topk_prob");
+  if (keys.mixed) moe.normalize_weights = values.flag("norm_topk_prob");
   return moe;
 }
 
@@ -73,7 +73,7 @@ void write_expert_keys(const MoeConfig& moe, const ExpertKeys& keys, Json& json)
   json[keys.balance] = moe.balance_coef;
   if (!keys.mixed) return;
   json["moe_intermediate_size"] = moe.intermediate_size;
-  json["norm_topk_prob"] = moe.normalise_weights;
+  json["norm_topk_prob"] = moe.normalize_weights;
 }
 
 void add_routing_keys(Schema& schema) {

@@ -21,7 +21,7 @@ struct ExpertKeys {
   // all MLPs are experts, and the weights add up to 1.
   bool mixed;
   const char* width_default = "1408";
-  bool normalise_default = false;
+  bool normalize_default = false;
 };
 
 // Number of experts, experts per token and their width. Add before the family's own keys.

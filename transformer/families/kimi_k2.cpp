@@ -19,7 +19,7 @@ void read_kimi_k2(const ConfigValues& values, ModelConfig& config, ConfigReport&
   read_deepseek_v3_keys(values, config, report);
   config.rope_interleaved = true;
   // Its code normalizes only where a token has several experts; transformers' class always does.
-  if (config.moe.experts_per_token == 1) config.moe.normalise_weights = false;
+  if (config.moe.experts_per_token == 1) config.moe.normalize_weights = false;
 }
 
 void write_kimi_k2(const ModelConfig& config, Json& json) {

@@ -152,7 +152,7 @@ void read_llama4(const ConfigValues& values, ModelConfig& config, ConfigReport& 
   moe = read_expert_keys(values, kLlama4Experts);
   moe.shared_intermediate_size = moe.intermediate_size;
   moe.sigmoid_scores = moe.scaled_inputs = moe.choose_by_logits = true;
-  moe.normalise_weights = false;
+  moe.normalize_weights = false;
   config.intermediate_size = values.integer("intermediate_size_mlp");
   const std::vector<bool> sparse = read_sparse_layers(values, config.num_layers, report);
   for (int64_t l = 0; l < config.num_layers; ++l)

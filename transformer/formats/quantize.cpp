@@ -78,7 +78,7 @@ Json quantization_to_json(const Quantization& q, const std::string& head,
   return json;
 }
 
-void QuantisationReport::add(const std::string& kind, const std::string& tensor, int64_t before,
+void QuantizationReport::add(const std::string& kind, const std::string& tensor, int64_t before,
                              int64_t after, const RoundingError& error) {
   Kind& k = kinds[kind];
   ++k.tensors;

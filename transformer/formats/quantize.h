@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// Returns whether a parameter is the matrix of a linear layer. Embeddings, the head, norms, biases,
-// routers and the gate of a shared expert are not quantized.
+// Returns whether an export may quantize a parameter: the matrix of a linear layer. Not embeddings,
+// the head, norms, biases, routers, the gate of a shared expert, nor multi-token prediction layers.
 bool is_linear_weight(const ModelConfig& config, const ModelParameter& parameter);
 bool is_linear_weight(const ModelConfig& config, const FileTensor& tensor);
 
@@ -25,12 +25,12 @@ void check_finite(const std::string& tensor, const RoundingError& error);
 // InputError: no matrix of the model fits the format.
 [[noreturn]] void fail_none_fits();
 
-// Returns the "quantization_config" of config.json. head, and `kept` in the layers: names of the
-// modules whose matrices are not quantized.
+// Returns the "quantization_config" of config.json. `head` and `kept`: names of the modules whose
+// matrices are not quantized, the head and those in the layers.
 Json quantization_to_json(const Quantization& quantization, const std::string& head,
                           std::vector<std::string> kept);
 
-struct QuantisationReport {
+struct QuantizationReport {
   struct Kind {
     int64_t tensors = 0;
     int64_t before = 0, after = 0;  // bytes

@@ -67,7 +67,7 @@ MoeRouter::MoeRouter(const ModelConfig& config, const Layout& layout, ParameterL
 
 RouterArgs MoeRouter::args() const {
   return {.score = moe_.sigmoid_scores ? RouterScore::kSigmoid : RouterScore::kSoftmax,
-          .normalize = moe_.normalise_weights,
+          .normalize = moe_.normalize_weights,
           .scale = moe_.weight_scale,
           .groups = moe_.groups,
           .kept_groups = moe_.kept_groups,

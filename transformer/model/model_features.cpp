@@ -133,7 +133,7 @@ void add_mlps(const ModelConfig& config, int64_t sparse, std::vector<std::string
   experts += limit;
   out.push_back(std::move(experts));
   out.push_back(concat(moe.sigmoid_scores ? "sigmoid" : "softmax", " scores of experts",
-                       moe.normalise_weights ? ", normalized" : "",
+                       moe.normalize_weights ? ", normalized" : "",
                        moe.scaled_inputs ? ", times the experts' inputs" : "",
                        moe.weight_scale == 1 ? std::string() : concat(", times ", moe.weight_scale),
                        moe.selection_bias ? ", selection bias" : "",

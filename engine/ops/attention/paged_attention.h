@@ -20,8 +20,9 @@
 // float32 (engine/ops/attention/kv_codes.h); on the CPU also another 32-bit or 16-bit type than the
 // operands'. Elements are rounded when they are stored. The CPU computes in float32 with the stored
 // numbers, and reads and widens a tile of keys and values once for up to 64 rows of queries and
-// heads that share it. A GPU's tensor cores multiply the queries by the codes, multiply these sums
-// by the keys' scales in float32, and round scaled values to the type of q.
+// heads that share it. A GPU's tensor cores multiply the queries by the codes; the keys' scales
+// multiply these sums in float32; the elements of v are multiplied by their scale and rounded to
+// the type of q.
 //
 // Reasons for the pool's layout: one head's keys of a block are a contiguous run of P D elements (4
 // KiB for P = 16 and D = 128 in 16 bits), which a thread block loads in whole 16-byte packs; a

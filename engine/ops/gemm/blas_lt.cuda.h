@@ -8,9 +8,10 @@
 // place). With Context::autotune the best few algorithms are timed once per shape instead. Two runs
 // may then differ, unless the second uses the algorithms kept by the first.
 //
-// Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of
-// the largest in a range of row counts, which is queried once and never timed; only the description
-// is created each time. The result does not depend on which product of a range comes first.
+// Products whose number of rows comes from the data (GemmArgs::varying_rows) are grouped by ranges
+// of row counts. A range has one algorithm, which the heuristic selects once for its largest row
+// count and which is never timed; each product only creates its own descriptors. The result does
+// not depend on which product of a range comes first.
 #pragma once
 
 #include <cublasLt.h>

@@ -4,11 +4,11 @@
 // Tiles of rows of x and of the weight keep their sums in registers (gemm_tile.cpu.h); the weight
 // is read from memory once.
 //
-// y[i][j] is one sum in a fixed order: with V float32 in a register, lane l adds columns l and l +
-// V of every 2 V in turn (for bfloat16, widened in pairs, columns 2 l and 2 l + 1), and the lanes
-// are added as a tree. None of this depends on the other rows, on the number of threads, or on
-// the tile of the element. A library's kernels do depend on the number of rows: the shape
-// determines the kernel and how it splits k.
+// y[i][j] is one sum in a fixed order. With V floats in a register, the columns are added in steps
+// of 2 V: lane l adds column l of the step, then column l + V (bfloat16, which is widened in pairs:
+// columns 2 l and 2 l + 1). At the end the lanes are added as a tree. None of this depends on the
+// other rows, on the number of threads, or on the tile of the element. A library's kernels do
+// depend on the number of rows: the shape determines the kernel and how it splits k.
 #pragma once
 
 #include "engine/ops/gemm/gemv.cpu.h"

@@ -1,4 +1,5 @@
-// Measured peaks of this machine: the denominators of "% of peak" and of MFU.
+// Measured peaks of the host's CPU, the denominators of "% of peak" and of MFU in runs on the CPU.
+// For GPUs: engine/ops/gemm/device_peak.h; training's MFU there uses the nominal peak.
 #pragma once
 
 #include <array>
@@ -25,8 +26,8 @@ struct MachinePeak {
   // GB/s of reading `bytes` repeatedly: that of the largest measured size up to `bytes`, or of the
   // smallest measured.
   double reading_gbytes(double bytes) const;
-  // GB/s of an op that moves `bytes` (read plus written) in memory of at least bytes / 2: the
-  // better of reading and updating memory of that size.
+  // GB/s of an op that moves `bytes` (read plus written), and so uses at least bytes / 2 of memory:
+  // the better of the reading and updating rates measured at bytes / 2.
   double moving_gbytes(double bytes) const;
 };
 

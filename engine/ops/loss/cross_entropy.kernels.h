@@ -40,8 +40,8 @@ TRIREME_CPU_KERNEL(softmax_statistics, (const SoftmaxStatistics<T>& a, int threa
 
 }  // namespace trireme::cpu
 
-// GPU kernels, with the arguments of the CPU kernels. An invalid target is never used as an
-// address: it makes its row's loss NaN or infinite.
+// GPU kernels: the first two with the arguments of the CPU kernels, the others for GPUs only. An
+// invalid target is never used as an address: it makes its row's loss NaN or infinite.
 namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
@@ -51,6 +51,7 @@ template <class T>
 TRIREME_CUDA_DECL void cross_entropy(Context& gpu, const cpu::CrossEntropy<T>& a);
 template <class T>
 TRIREME_CUDA_DECL void softmax_statistics(Context& gpu, const cpu::SoftmaxStatistics<T>& a);
+// merged (rows, 3) from parts (count, rows, 3), in order of the parts.
 TRIREME_CUDA_DECL void merge_softmax_statistics(Context& gpu, double* merged, const double* parts,
                                                 int64_t count, int64_t rows);
 // *sum += values[0] + values[1] + ..., in an order that depends on n alone.

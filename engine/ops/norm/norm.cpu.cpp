@@ -8,7 +8,7 @@ constexpr int64_t kGrain = 1 << 13;  // elements worth a thread
 
 // Writes h = x + residual if requested and returns the row that is normalized, as stored.
 template <class T>
-TRIREME_INLINE const T* normalised_row(const NormForward<T>& a, int64_t at) {
+TRIREME_INLINE const T* normalized_row(const NormForward<T>& a, int64_t at) {
   using F = compute_t<T>;
   if (a.h == nullptr) return a.x + at;
   for_vectors<F>(a.columns, [&](int64_t c, auto lanes) {
@@ -23,7 +23,7 @@ void forward_row(const NormForward<T>& a, int64_t row) {
   using F = compute_t<T>;
   const int64_t at = row * a.columns;
   const F count = static_cast<F>(a.columns);
-  const T* h = normalised_row(a, at);
+  const T* h = normalized_row(a, at);
   F mean = 0;
   if constexpr (kCentered) {
     Vec<F> total{};

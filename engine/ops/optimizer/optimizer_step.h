@@ -47,7 +47,7 @@ void lion_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstT
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);
 
 // first (1) int64 = min(first, begin + index of the first non-finite element of x). x is the part
-// of a longer range that starts at `begin`; the caller sets `first` to kNotFound before the first
+// at offset `begin` of a longer range; the caller sets `first` to kNotFound before the first
 // part, and it remains so if every element is finite. With `scalars` (kStepScalarsBytes uint8, a
 // StepScalars) it searches only if they mark the step as skipped: the search is queued in every
 // step and costs time only in a skipped one.

@@ -12,8 +12,8 @@ template <class T>
 struct DropoutArgs {
   T* y;
   const T* x;
-  const T* residual;  // null: none
-  const int64_t* rows;
+  const T* residual;    // null: none
+  const int64_t* rows;  // (num_rows): global token index of each row of x
   int64_t num_rows, columns;
   int64_t first, total;  // DropoutPart; total > 0
   uint32_t threshold;    // an element is dropped if the upper 24 bits of its word are smaller

@@ -19,13 +19,14 @@ struct SampleArgs {
   const double *temperature, *top_p, *min_p;
   const int64_t *top_k, *seed, *position;
   int64_t rows, columns, stride;  // stride: elements from one row of logits to the next
-  // Scratch (rows, parts): per part of a row the key of the first token, the key of the smallest
-  // finite logit, and the sum of exp(l - largest of the part).
+  // Scratch (rows, parts), keys as in sample_order.cuda.h: per part of a row the token key of its
+  // most probable token, the logit key of its smallest finite logit, and the sum of
+  // exp(l - largest logit of the part).
   int64_t* first = nullptr;
   int32_t* smallest = nullptr;
   double* sum = nullptr;
-  // Scratch (rows, kSampleBins): sum of the weights of each bin; number of its tokens, if the row
-  // has a top_k.
+  // Scratch (rows, kSampleBins): sum of the fixed-point weights of each bin (WeightBins in
+  // sample_order.cuda.h); number of its tokens, if the row has a top_k.
   int64_t *weights = nullptr, *counts = nullptr;
 };
 

@@ -81,7 +81,7 @@ void WorkQueue::run() {
     try {
       job.work();
     } catch (const std::exception& error) {
-      log_error("work of a request failed: ", error.what());
+      log_error("queued job of a request failed: ", error.what());
     }
     if (!is_large(job)) continue;
     {

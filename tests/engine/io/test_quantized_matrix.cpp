@@ -36,7 +36,7 @@ MatrixQuantizer quantized(const Quantization& q, std::span<const float> w, int64
 std::vector<float> read_back(const Quantization& q, const MatrixQuantizer& quantizer, int64_t out,
                              int64_t in) {
   const ScratchDirectory dir;
-  SafetensorsWriter writer(dir / "model.safetensors", quantised_parts(q, "m", out, in));
+  SafetensorsWriter writer(dir / "model.safetensors", quantized_parts(q, "m", out, in));
   for (const auto& part : quantizer.parts()) writer.write(part);
   writer.commit();
   const auto source = dequantized(std::make_unique<SafetensorsDirectory>(dir.path()), q);
@@ -79,7 +79,7 @@ TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
     }
   error.add(w, found);
   EXPECT_NEAR(error.relative(), quantizer.error().relative(), 1e-12);
-  EXPECT_EQ(error.farthest, quantizer.error().farthest);
+  EXPECT_EQ(error.max_error, quantizer.error().max_error);
   // Uniform errors with a step of 2^-3 to 2^-4 of the value: between 1 / (16 sqrt 12) and 1 / (8
   // sqrt 12).
   EXPECT_GT(error.relative(), 0.018);
@@ -122,7 +122,7 @@ TEST(QuantizedMatrix, PiecesDoNotMatter) {
     pieces.add(all.subspan(128, size_t{130} * 128));
     pieces.add(all.subspan(size_t{131} * 128));
     EXPECT_EQ(pieces.parts(), whole.parts());
-    EXPECT_EQ(pieces.error().wrong, whole.error().wrong);
+    EXPECT_EQ(pieces.error().squared_error, whole.error().squared_error);
   }
 }
 
@@ -133,9 +133,9 @@ TEST(QuantizedMatrix, ThreadsDoNotMatter) {
   for (const Quantization& q : {kFp8, kGptq4, kGptq8}) {
     const MatrixQuantizer one = quantized(q, w, out, in, 1), four = quantized(q, w, out, in, 4);
     EXPECT_EQ(four.parts(), one.parts());
-    EXPECT_EQ(four.error().wrong, one.error().wrong);
+    EXPECT_EQ(four.error().squared_error, one.error().squared_error);
     EXPECT_EQ(four.error().sum_of_squares, one.error().sum_of_squares);
-    EXPECT_EQ(four.error().farthest, one.error().farthest);
+    EXPECT_EQ(four.error().max_error, one.error().max_error);
   }
 }
 

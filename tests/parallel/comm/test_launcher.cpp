@@ -15,7 +15,7 @@ namespace {
 
 using test::Environment;
 
-TEST(Launcher, IsRecognisedByItsVariables) {
+TEST(Launcher, IsRecognizedByItsVariables) {
   {
     const Environment none({});
     EXPECT_EQ(detect_launcher().kind, Launcher::kNone);

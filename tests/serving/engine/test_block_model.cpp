@@ -68,7 +68,7 @@ std::vector<float> logits_of(Rank& rank) {
   tokens.position_end = kSequence;
   tokens.ids = ConstTensor(ids.data(), DType::kI32, Shape{kTokens});
   tokens.positions = ConstTensor(positions.data(), DType::kI32, Shape{kTokens});
-  tokens.rows = ConstTensor(rows.data(), DType::kI64, Shape{kTokens});
+  tokens.global_index = ConstTensor(rows.data(), DType::kI64, Shape{kTokens});
   tokens.cu_q = ConstTensor(offsets.data(), DType::kI32, Shape{std::ssize(offsets)});
   tokens.chunks.cu_q = tokens.cu_q;  // shorter than chunks
   tokens.sequence_length = tokens.uniform_length = tokens.longest = kSequence;

@@ -41,7 +41,7 @@ TEST(MoeConfig, FamiliesHaveHuggingFacesDefaults) {
   EXPECT_EQ(mixtral.moe.experts, 8);
   EXPECT_EQ(mixtral.moe.experts_per_token, 2);
   EXPECT_EQ(mixtral.moe.intermediate_size, 96);
-  EXPECT_TRUE(mixtral.moe.normalise_weights);
+  EXPECT_TRUE(mixtral.moe.normalize_weights);
   EXPECT_FALSE(mixtral.moe.sigmoid_scores);
   EXPECT_EQ(mixtral.moe.balance_coef, 0.001);
   EXPECT_EQ(mixtral.rope_theta, 1e6);
@@ -54,7 +54,7 @@ TEST(MoeConfig, FamiliesHaveHuggingFacesDefaults) {
   EXPECT_EQ(qwen.moe.intermediate_size, 1408);
   EXPECT_EQ(qwen.moe.shared_intermediate_size, 5632);
   EXPECT_TRUE(qwen.moe.shared_gate);
-  EXPECT_FALSE(qwen.moe.normalise_weights);
+  EXPECT_FALSE(qwen.moe.normalize_weights);
   EXPECT_TRUE(qwen.attention_bias);
   EXPECT_FALSE(qwen.attention_output_bias);
 

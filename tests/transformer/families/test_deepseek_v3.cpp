@@ -11,7 +11,7 @@ TEST(Families, DeepseekV3AsPublished) {
   const test::PublishedConfig got = test::read_valid(test::kDeepseekV3);
   const ModelConfig& c = got.config;
   EXPECT_EQ(c.latent, (LatentConfig{1536, 512, 128, 64, 128}));
-  EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalise_weights);
+  EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalize_weights);
   EXPECT_EQ(c.moe.groups, 8);
   EXPECT_EQ(c.moe.kept_groups, 4);
   EXPECT_EQ(c.moe.weight_scale, 2.5);

@@ -166,7 +166,7 @@ TEST(ForeignKeys, NullAndForeignTokenIdsAreTransformers) {
   EXPECT_EQ(load("llama", R"("attention_dropout": null)").config.attention_dropout, 0);
   const Loaded v3 = load("deepseek_v3", R"("rope_interleave": null, "norm_topk_prob": null)");
   EXPECT_EQ(v3.error, "");
-  EXPECT_FALSE(v3.config.rope_interleaved || v3.config.moe.normalise_weights) << "null is false";
+  EXPECT_FALSE(v3.config.rope_interleaved || v3.config.moe.normalize_weights) << "null is false";
 }
 
 // The code of DeepSeek-MoE and of Kimi K2 normalizes where top_k > 1; transformers' deepseek_v3
@@ -174,14 +174,14 @@ TEST(ForeignKeys, NullAndForeignTokenIdsAreTransformers) {
 TEST(ForeignKeys, OneExpertKeepsItsWeightInDeepseek) {
   const auto normalizes = [](const char* type, const char* experts) {
     return load(type, concat(R"("norm_topk_prob": true, "num_experts_per_tok": )", experts))
-        .config.moe.normalise_weights;
+        .config.moe.normalize_weights;
   };
   EXPECT_FALSE(normalizes("deepseek", "1"));
   EXPECT_TRUE(normalizes("deepseek", "2"));
   EXPECT_TRUE(normalizes("deepseek_v3", "1"));
   const auto kimi = [](const char* experts) {
     return load("kimi_k2", concat(R"("num_experts_per_tok": )", experts))
-        .config.moe.normalise_weights;
+        .config.moe.normalize_weights;
   };
   EXPECT_TRUE(kimi("8"));
   EXPECT_FALSE(kimi("1"));

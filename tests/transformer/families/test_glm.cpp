@@ -42,7 +42,7 @@ TEST(Families, Glm45AsPublished) {
   EXPECT_EQ(c.moe.experts, 160);
   EXPECT_EQ(c.moe.first_sparse, 3);
   EXPECT_EQ(c.moe.shared_intermediate_size, 1536);
-  EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalise_weights);
+  EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalize_weights);
   EXPECT_EQ(c.moe.weight_scale, 2.5);
   EXPECT_EQ(c.extra_layers, 1);
   expect_round_trip(c);

@@ -22,7 +22,7 @@ TEST(Families, GptOssAsPublished) {
   EXPECT_EQ(c.moe.experts, 32);
   EXPECT_EQ(c.moe.experts_per_token, 4);
   EXPECT_EQ(c.moe.intermediate_size, 2880);
-  EXPECT_TRUE(c.moe.expert_bias && c.moe.router_bias && c.moe.normalise_weights);
+  EXPECT_TRUE(c.moe.expert_bias && c.moe.router_bias && c.moe.normalize_weights);
   EXPECT_FALSE(c.moe.sigmoid_scores);
   EXPECT_EQ(c.rope_scaling.factor, 32);
   EXPECT_FALSE(c.rope_scaling.truncate);

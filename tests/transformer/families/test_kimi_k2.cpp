@@ -22,7 +22,7 @@ TEST(Families, KimiK2AsPublished) {
   const ModelConfig& c = got.config;
   EXPECT_EQ(c.latent, (LatentConfig{1536, 512, 128, 64, 128}));
   EXPECT_TRUE(c.rope_interleaved);
-  EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalise_weights);
+  EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalize_weights);
   EXPECT_EQ(c.moe.experts, 384);
   EXPECT_EQ(c.moe.groups, 1);
   EXPECT_EQ(c.moe.kept_groups, 1);

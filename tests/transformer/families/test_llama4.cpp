@@ -36,7 +36,7 @@ TEST(Families, Llama4AsPublished) {
   EXPECT_EQ(c.moe.shared_intermediate_size, 8192);
   EXPECT_EQ(c.intermediate_size, 16384);
   EXPECT_TRUE(c.moe.scaled_inputs && c.moe.choose_by_logits && c.moe.sigmoid_scores &&
-              !c.moe.normalise_weights);
+              !c.moe.normalize_weights);
   expect_round_trip(c);
 }
 

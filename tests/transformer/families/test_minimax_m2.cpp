@@ -19,7 +19,7 @@ TEST(Families, MiniMaxM2AsPublished) {
   EXPECT_TRUE(c.qk_norm && c.qk_norm_whole && c.pre_norms);
   EXPECT_EQ(c.moe.experts, 256);
   EXPECT_EQ(c.moe.intermediate_size, 1536);
-  EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalise_weights);
+  EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalize_weights);
   EXPECT_EQ(c.moe.shared_intermediate_size, 0);
   EXPECT_EQ(c.rope_theta, 5000000);
   EXPECT_EQ(c.extra_layers, 3);

@@ -197,7 +197,7 @@ std::vector<MoeCase> moe_cases() {
   mixtral.balance_coef = 0.3;
   mixtral.z_coef = 0.2;
   MoeConfig qwen = mixtral;
-  qwen.normalise_weights = false;
+  qwen.normalize_weights = false;
   qwen.shared_intermediate_size = 4;
   qwen.shared_gate = true;
   qwen.balance_scope = BalanceScope::kSequence;

@@ -65,7 +65,7 @@ Values dense_loop(const MoeCase& c, const double* x) {
   for (int64_t e = 0; e < moe.experts; ++e) {
     const bool in = std::ranges::find(order.begin(), order.begin() + moe.experts_per_token, e) !=
                     order.begin() + moe.experts_per_token;
-    const double w = !in ? 0 : moe.normalise_weights ? p[at(e)] / chosen : p[at(e)];
+    const double w = !in ? 0 : moe.normalize_weights ? p[at(e)] / chosen : p[at(e)];
     const std::string expert = concat(prefix, ".experts.", e);
     const Values out = swiglu(c, expert + (mixtral ? ".w1" : ".gate_proj"),
                               expert + (mixtral ? ".w3" : ".up_proj"),

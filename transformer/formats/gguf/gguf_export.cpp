@@ -54,9 +54,9 @@ class GgufExport {
         described.back().shape = {experts, t.rows() / experts, t.columns()};
       }
       if (t.shape.size() == 2 && t.shape[0] == 1) described.back().shape = {t.shape[1]};
-      quantised_ = quantised_ || described.back().type->encode != nullptr;
+      quantized_ = quantized_ || described.back().type->encode != nullptr;
     }
-    if (!options_.linear.empty() && !quantised_) fail_none_fits();
+    if (!options_.linear.empty() && !quantized_) fail_none_fits();
     const std::vector<float> factors = rope_factors();
     const Shape count{std::ssize(factors)};
     if (!factors.empty())
@@ -121,7 +121,7 @@ class GgufExport {
   const ModelSource& source_;
   const GgufWriteOptions& options_;
   GgufWritten written_;
-  bool quantised_ = false;
+  bool quantized_ = false;
 };
 
 // Adds stop token ids that the tokenizer metadata lacks: llama.cpp has keys for three; further ones

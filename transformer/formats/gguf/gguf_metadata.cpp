@@ -159,7 +159,7 @@ class Writer {
     if (!experts.own_width) return;
     // llama.cpp computes these families with experts in every layer and with fixed normalization.
     if (config_.moe.sparse_step != 1) fail_said("decoder_sparse_step");
-    if (config_.moe.normalise_weights != experts.normalized) fail_said("norm_topk_prob");
+    if (config_.moe.normalize_weights != experts.normalized) fail_said("norm_topk_prob");
     if (experts.shared && config_.moe.shared_intermediate_size == 0)
       fail_said("shared_expert_intermediate_size");
     out_[key("expert_feed_forward_length")] = config_.moe.intermediate_size;

@@ -60,7 +60,7 @@ struct GgufWriteOptions {
 struct GgufWritten {
   int64_t bytes = 0;          // of the file
   int64_t kept = 0;           // of these, reused from an interrupted run
-  QuantisationReport report;  // with `linear`: of the tensors written in this run
+  QuantizationReport report;  // with `linear`: of the tensors written in this run
 };
 // Writes a model as a .gguf, streaming. The file is whole or absent; repeating an interrupted call
 // resumes it (AtomicFile). If the rows of a matrix are not a whole number of blocks, its type falls

@@ -54,7 +54,7 @@ Written described(const ModelSource& source, const FileTensor& tensor,
   out.quantized = q.has_value() && is_linear_weight(source.config(), tensor) &&
                   can_quantize(*q, tensor.rows(), tensor.columns());
   if (out.quantized)
-    out.specs = quantised_parts(*q, module_of(tensor), tensor.rows(), tensor.columns());
+    out.specs = quantized_parts(*q, module_of(tensor), tensor.rows(), tensor.columns());
   else
     out.specs = {{tensor.name, out.dtype, tensor.shape}};
   for (const SafetensorsSpec& spec : out.specs) {

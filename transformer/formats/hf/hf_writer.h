@@ -35,7 +35,7 @@ struct HfWritten {
   int kept = 0;            // of these, from an interrupted export
   int64_t kept_bytes = 0;  // of the weights, whole files included
   std::vector<std::string> tokenizer_files;
-  QuantisationReport report;  // with a quantization: of the files written in this run
+  QuantizationReport report;  // with a quantization: of the files written in this run
 };
 
 // InputError if `directory` holds anything but an interrupted export of the same model with the

@@ -67,7 +67,7 @@ TEST(Nf4, TakesTheNearestValueOfABlock) {
 }
 
 // Part of a weight, whose scales are in the middle of the groups of scales.
-TEST(Nf4, DoubleQuantisationOfAPart) {
+TEST(Nf4, DoubleQuantizationOfAPart) {
   constexpr int64_t kRows2 = 150, kWide = 3, kPart = 2;  // blocks; two groups of 256 scales
   Ctx ctx(1, "test");
   std::vector<double> values = normals("scale", kRows2 * kWide);
