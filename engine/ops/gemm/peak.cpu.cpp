@@ -26,7 +26,7 @@ float float32_rounds(int64_t rounds) {
   // Opaque values: otherwise the compiler could compute the result at compile time.
   asm volatile("" : "+m"(factor), "+m"(term));
   for (int64_t i = 0; i < rounds; ++i)
-    for (int c = 0; c < kChains; ++c) sums[c] = sums[c] * factor + term;
+    for (int c = 0; c < kChains; ++c) sums[c] = multiply_add(sums[c], factor, term);
   return total(sums);
 }
 
