@@ -89,6 +89,7 @@ TRIREME_INLINE uint64_t eligible_groups(const RouterForward<T>& a, const T* s, c
     group[g] = first.value;
     if (!a.sigmoid || width == 1) continue;
     group[g] += next_position(g * width, (g + 1) * width, first, value).value;
+    if (group[g] != group[g]) group[g] = kLowest<T>;  // infinity and -infinity
   }
   uint64_t kept = 0;
   Position<T> at;

@@ -52,7 +52,8 @@ __device__ T group_value(const T* choice, int64_t width, bool two) {
     second = value > first ? first : value > second ? value : second;
     first = value > first ? value : first;
   }
-  return two && width > 1 ? first + second : first;
+  const T value = two && width > 1 ? first + second : first;
+  return value == value ? value : kLowest<T>;  // infinity and -infinity
 }
 
 // Removes the experts of groups that are not kept from the order.

@@ -161,6 +161,18 @@ TEST(Router, PaddingGoesNowhereAndNanStaysInItsRow) {
   EXPECT_TRUE(std::isfinite(weights[4]));
 }
 
+TEST(Router, InfiniteBiasesChooseExperts) {
+  Ctx ctx(1, "test");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const TestTensor x(DType::kF32, {1, 6}, {0, 0, 0, 0, 0, 0});
+  const TestTensor bias(DType::kF32, {6}, {kInfinity, -kInfinity, kInfinity, -kInfinity, 0, 1});
+  const TestTensor s(DType::kF32, {1, 6}), w(DType::kF32, {1, 2}), e({1, 2}, Indices(2));
+  router_forward(ctx, s, e, w, x, bias, {},
+                 {.score = RouterScore::kSigmoid, .groups = 3, .kept_groups = 2});
+  // The third group is the only one with a sum, and the first one is the next.
+  EXPECT_SAME_BITS(*e, *TestTensor({1, 2}, Indices{0, 5}));
+}
+
 // Weights and all losses as a function of the logits, whose gradient backward computes.
 struct Problem {
   Kind kind;
