@@ -15,7 +15,8 @@ struct AbsentPart {
   std::string name, option;
 };
 
-// Adds a command that accepts any arguments and throws an InputError that names the part.
+// Adds a command that accepts any arguments and, when it runs, throws an InputError that names the
+// part and the option.
 CLI::App* add_absent_command(CLI::App& parent, const std::string& name, const AbsentPart& part);
 
 }  // namespace trireme

@@ -26,12 +26,12 @@ CLI::Option* add_model_option(CLI::App& command, std::string& model, const char*
 void add_non_finite_option(CLI::App& command, bool& allowed);
 
 // Adds the required tokenizer argument: TOKENIZER, --tokenizer or --model. It accepts all inputs of
-// load_tokenizer(), a run or checkpoint, or the name of a model in the Hub's cache. InputError if
-// the model has no tokenizer.
+// load_tokenizer() (engine/text/tokenizer.h), a run or checkpoint, or the name of a model in the
+// Hub's cache. Sets `tokenizer` to "byte" or a path. InputError if the model has no tokenizer.
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer);
 
 struct ModelArgument {
-  const char* name;
+  const char* name;    // of the positional argument, for help and errors
   std::string* value;  // must outlive the command
   const char* help;
 };

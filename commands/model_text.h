@@ -12,7 +12,8 @@ namespace trireme {
 
 // Stop token ids: the tokenizer's EOS, the ids listed in config.json and generation_config.json of
 // its folder (for a .gguf, in its metadata), and the tokens that end a response in the chat
-// templates. May contain an id twice. spec: path of the tokenizer. chat: empty: no templates.
+// templates. May contain an id twice. spec: argument of load_tokenizer() (engine/text/tokenizer.h).
+// chat: the chat templates; may be empty.
 std::vector<int32_t> stop_tokens(const std::string& spec, const Tokenizer& tokenizer,
                                  const ChatTemplateSources& chat);
 

@@ -14,7 +14,8 @@ namespace trireme {
 // Message for `error`, which app.parse() threw.
 std::string explain_parse_error(CLI::App& app, const CLI::ParseError& error);
 
-// Suggestion "; did you mean "--x"?" if the command has an option similar to `name`; else "".
+// Suggestion "; did you mean "--x"?" if the command has an option similar to `name` ("--y"); else
+// "".
 std::string suggest_option(const std::string& name, CLI::App& command);
 
 }  // namespace trireme

@@ -17,12 +17,14 @@ class App;
 namespace trireme {
 
 // Adds --ranks N for a command that starts its ranks through mpirun. Parsing the option calls
-// claim_ranks(), as in the second overload.
+// claim_ranks() (parallel/launch.h), as in the second overload.
 void add_ranks_option(CLI::App& command, int& ranks);
 // Adds --ranks N for a command that starts its ranks in another way.
 void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::string& help);
-void add_adapter_option(CLI::App& command, std::string& adapter);       // --adapter DIR
-void add_device_option(CLI::App& command, std::string& device);         // --device auto|cpu|cuda
+void add_adapter_option(CLI::App& command, std::string& adapter);  // --adapter DIR
+void add_device_option(CLI::App& command, std::string& device);    // --device auto|cpu|cuda
+// The next two: absent if the option is not given. --dtype also accepts vLLM's names, and auto for
+// absent: the checkpoint's type.
 void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dtype fp32|bf16|fp16
 void add_quantization_option(CLI::App& command,
                              std::optional<BlockFormat>& format);  // --quantization q8_0|q4_0

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-// Lines with version and commit, compiler, devices, libraries, processor and kernels.
+// Lines with version and commit, compiler, devices, libraries, processor, its features and kernels.
 std::string version_text();
 // Version alone, such as "1.0.0".
 std::string version_number();

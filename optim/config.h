@@ -10,6 +10,7 @@
 
 namespace trireme {
 
+// Formulas in optim/schedule.h. WSD: warm-up, stable, decay.
 enum class DecayStyle { kConstant, kLinear, kCosine, kInverseSqrt, kWsd };
 enum class WsdDecay { kLinear, kCosine, kExponential, kMinusSqrt };
 
@@ -47,13 +48,16 @@ struct SchedulerConfig {
   // Rates as DeepSpeed computes them: WarmupLR (constant), WarmupDecayLR (linear), WarmupCosineLR
   // (cosine).
   bool deepspeed = false;
-  int64_t decay_steps = 0;  // step at which the decay ends; WSD: number of decay steps
+  // Step at which the decay ends, 0: the run's last; WSD: number of decay steps, 0: a tenth of the
+  // run's.
+  int64_t decay_steps = 0;
   double min_lr = 0.0;
   WsdDecay wsd_decay = WsdDecay::kLinear;
 };
 
-// Loss scale of float16 training. The dynamic scale starts at 2^initial_scale_power, doubles after
-// `window` finite steps in a row, and halves, not below min_scale, at the `hysteresis`-th overflow.
+// Loss scale of float16 training. The dynamic scale starts at 2^initial_scale_power and doubles
+// after `window` finite steps in a row. It halves, not below min_scale, at the `hysteresis`-th
+// overflow since it last doubled and at every further one.
 struct LossScaleConfig {
   double static_scale = 0.0;  // 0: dynamic
   int64_t initial_scale_power = 16, window = 1000, hysteresis = 2;

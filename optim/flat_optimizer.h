@@ -17,11 +17,12 @@ struct Ctx;
 class FlatOptimizer {
  public:
   // `store` must outlive this object; its state_map() determines the layout of the states. Throws
-  // InputError if the optimizer needs whole matrices and the layout or a state file splits them.
+  // InputError if the optimizer needs whole matrices and the layout splits them or the states are
+  // in a file. seed: of stochastic rounding.
   FlatOptimizer(const OptimizerConfig& config, const OffloadConfig& offload, ParameterStore& store,
                 uint64_t seed);
   void allocate(Ctx& ctx) { storage_.allocate(ctx); }
-  // Initializes the master weights from the parameters.
+  // Initializes the master weights, if any, from the parameters.
   void initialize(Ctx& ctx);
   int64_t state_bytes() const { return storage_.memory_bytes(); }  // bytes of states in memory
   int64_t file_bytes() const { return storage_.file_bytes(); }     // bytes of states in a file
@@ -35,7 +36,7 @@ class FlatOptimizer {
   // optimizer ("exp_avg", ...).
   struct State {
     std::string kind;
-    Tensor flat;
+    Tensor flat;  // (n) view of this rank's states, in the layout of the store's state_map()
   };
   std::vector<State> states() const;
 

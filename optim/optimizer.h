@@ -46,8 +46,8 @@ class Optimizer {
     std::string message;  // what is reported for the key
     bool error = true;    // false: a note
   };
-  // Checks this optimizer's values together with lr and weight_decay. Default: a note if decoupled
-  // decay, weight -= lr x weight_decay x weight, would change the sign of weights.
+  // Checks this optimizer's values together with lr and weight_decay. Default: a note if lr < 1 and
+  // decoupled decay, weight -= lr x weight_decay x weight, would change the sign of weights.
   virtual std::vector<Finding> review(double lr, double weight_decay) const;
   // True if an update changes every weight by about the learning rate, however large its gradient
   // is.
@@ -60,6 +60,7 @@ class Optimizer {
   // True if update() needs each parameter of two or more dimensions as one range. Layouts that
   // split matrices are then refused.
   virtual bool needs_matrices() const { return false; }
+  // Updates part.param, part.master and part.states in place.
   virtual void update(Ctx& ctx, const UpdatePart& part) const = 0;
 };
 

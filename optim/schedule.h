@@ -7,7 +7,8 @@ namespace trireme {
 
 // Learning rate of update `step` (from 0) of `total_steps`. peak: the rate at the end of the
 // warm-up (optimizer.params.lr). The warm-up is linear over warmup_steps; the first update uses
-// peak / warmup_steps. After it, with x from 0 to 1 the completed fraction of the decay:
+// peak / warmup_steps. After it, with min = min_lr and x from 0 to 1 the completed fraction of the
+// decay:
 //   constant      peak
 //   linear        peak + (min - peak) x               x runs from the end of warm-up to decay_steps
 //   cosine        min + (peak - min) (1 + cos(pi x)) / 2     (Loshchilov & Hutter 2017)

@@ -11,13 +11,15 @@
 
 namespace trireme {
 
+// State before the first step. dtype: of the weights; the loss scale is 1 unless it is float16.
 StepState initial_step_state(DType dtype, const LossScaleConfig& config);
 
 // sum_of_squares (1) float64: over all gradients, before division by the loss scale.
 // loss_sum (1) float64: only checked to be finite.
 // Writes `scalars` (a StepScalars) for the optimizer kernels and updates `state` (a StepState):
 //   norm = sqrt(sum_of_squares) / loss_scale
-//   multiplier = min(1, clip / (norm + 1e-6)) / loss_scale, or 0 if the step is skipped
+//   multiplier = min(1, clip / (norm + 1e-6)) / loss_scale, or 0 if the step is skipped; without
+//                clipping (clip = 0) 1 / loss_scale
 // Dynamic loss scale: the `hysteresis`-th non-finite step and every later one halve the scale (not
 // below min_scale). `window` consecutive finite steps double it (not above 2^32) and reset the
 // count of non-finite steps.

@@ -29,6 +29,8 @@ struct StepDecision {
   LossScaleConfig loss_scale;
 };
 
+// Adapts the dynamic loss scale after a step, as LossScaleConfig (optim/config.h) describes; the
+// maximum is 2^32. finite: the step was not skipped.
 TRIREME_HOST_DEVICE inline void adapt_loss_scale(StepState& state, const LossScaleConfig& config,
                                                  bool finite) {
   constexpr double kLargestScale = 0x1p32;

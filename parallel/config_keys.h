@@ -1,5 +1,5 @@
-// Configuration keys of the layout's sizes, shared by the schema, the reader and the error messages
-// about sizes that do not fit together.
+// Configuration keys of the parallel layout and the pipeline, shared by the schema, the reader and
+// the error messages about values that do not fit together.
 #pragma once
 
 namespace trireme::key {

@@ -14,14 +14,15 @@ struct RankDevice {
 };
 
 // Collective; call before any groups are split from the world. Assigns the GPUs of a host to its
-// ranks round-robin. `backend`: "auto", "nccl" or "staged" (DeviceBackend). "auto": cuda if every
-// rank sees a GPU, else the CPU. InputError on every rank, with the reason, if a rank cannot open
-// its GPU or `backend` cannot be used.
+// ranks round-robin. device "auto": "cuda" if every rank sees a GPU, else "cpu". `backend`: "auto",
+// "nccl" or "staged" (DeviceBackend); not used on the CPU. InputError on every rank, with the
+// reason, if a rank cannot open its GPU or `backend` cannot be used.
 RankDevice open_rank_device(World& world, const std::string& device,
                             const std::string& backend = "auto");
 
 // "cuda:0, NVIDIA H200 (sm_90, 132 multiprocessors, 139.8 GiB)", plus the reason if attention does
-// not use cuDNN. CPU: instruction set of the kernels, number of threads, RankDevice::reason.
+// not use cuDNN. CPU: instruction set of the kernels, threads of a rank, RankDevice::reason, and a
+// note if this build has no kernels for a better instruction set that the processor has.
 std::string describe_device(const RankDevice& device, int threads);
 
 // Logs and clears Context::notes: a warning for each call that a GPU library refused.

@@ -20,19 +20,20 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
   // gradients: flat (n), any dtype that all_reduce supports. blocks: disjoint ranges in the order
   // in which backward usually completes them (last transformer block first). A bucket is a
-  // contiguous range of about bucket_bytes at most: neighbouring blocks are joined, a larger block
-  // is split evenly. The group must outlive this object.
+  // contiguous range of at most bucket_bytes: adjacent blocks are joined as long as they fit, a
+  // larger block is split evenly. The group must outlive this object.
   GradientReducer(Communicator& group, const Tensor& gradients, std::vector<FlatRange> blocks,
                   const Options& options);
 
-  // Marks block `index` as holding its final local gradient, and starts each bucket of which it is
-  // the last missing block. Call once per step and block, in the same order on all ranks of the
-  // group.
+  // Marks block `index` (in `blocks`) as holding its final local gradient. With Options::overlap,
+  // starts each bucket of which it is the last missing block. Call once per step and block, in the
+  // same order on all ranks of the group.
   void block_ready(int64_t index);
   // Starts the remaining buckets, waits for all, and resets for the next step. Every block must be
-  // ready. Adds the caller's waiting time to kCommunication.
+  // ready. Adds the caller's waiting time to TimeCategory::kCommunication.
   void wait_all(Profile* profile);
 
+  // Element ranges of `gradients`.
   const std::vector<FlatRange>& buckets() const { return buckets_; }
   // Durations of the last step's all-reduces, added up (Work::seconds).
   double busy_seconds() const { return busy_seconds_; }

@@ -23,14 +23,17 @@ class GradientSync {
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
-  // Call when the backward of a micro-batch has completed `block`, for each block and micro-batch,
-  // in the same order on all ranks that hold the same blocks, also in a planning run. last: the
-  // step's last micro-batch. Starts the reduction where it can overlap.
+  // Call when the backward of a micro-batch has completed block number `block` of the store, for
+  // each block and micro-batch, in the same order on all ranks that hold the same blocks, also in a
+  // planning run. last: true for the step's last micro-batch. With Options::overlap, the reduction
+  // overlaps with what follows.
   void block_done(int block, bool last);
-  // Starts the remaining reductions and waits for all. Adds the waiting time to kCommunication.
+  // Ends a step: starts the remaining reductions, waits for all, and sums the tensors that pipeline
+  // stages share. Adds the waiting time to TimeCategory::kCommunication.
   void finish();
 
-  double exposed_seconds() const { return exposed_seconds_; }  // caller's waits, last step
+  // Time that the caller waited for reductions in the last finished step.
+  double exposed_seconds() const { return exposed_seconds_; }
 
  private:
   struct Pending {

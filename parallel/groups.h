@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// A dimension of size 1 has a group of one rank, so that callers need no special case. Names give
-// the dimension and the group's number in it: "tp group 1 of 4".
+// A dimension of size 1 has a group of one rank, so that callers need no special case. The name of
+// a communicator gives the dimension and the group's number, from 0: "tp group 1 of 4".
 struct Groups {
   // Collective over the world. kv_copies: tensor-parallel ranks that hold the same key/value head
   // (1 unless there are fewer key/value heads than tensor-parallel ranks).
@@ -24,7 +24,7 @@ struct Groups {
   std::unique_ptr<Communicator> ep, etp, edp;
   std::unique_ptr<Communicator> data;         // dp x cp: the same dense parameters, other tokens
   std::unique_ptr<Communicator> kv;           // tp ranks with the same key/value heads
-  std::unique_ptr<Communicator> tied;         // first and last stage; a middle stage: one rank
+  std::unique_ptr<Communicator> tied;         // first and last stage of pp; on others: one rank
   std::unique_ptr<ContextAttention> context;  // over cp; null where cp is one rank
 };
 

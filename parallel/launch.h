@@ -20,7 +20,8 @@ struct LaunchHost {
 };
 LaunchHost this_host();
 
-// mpirun's arguments for `ranks` copies of `command` (argv[0] included) on this host.
+// argv of mpirun for `ranks` copies of `command` (argv[0] included) on this host. InputError if
+// host.mpirun is empty.
 std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
                                         const std::vector<std::string>& command);
 
@@ -34,14 +35,16 @@ void join_console();
 // or a leader has started.
 void claim_ranks(int ranks);
 
-// True if a command that got --ranks N (0: not given) must start N ranks. False for one rank and
-// under a launcher. InputError if N is negative, if the launcher's number of ranks is not N, if the
-// program was built without MPI, or in a rank that the mpirun of --ranks started without Open MPI's
-// variables.
+// True if a command that got --ranks N (0: not given) must start N ranks. False under a launcher;
+// there InputError if N is above 0 and not the launcher's number of ranks. Without a launcher,
+// false for N below 2, and InputError in three cases: N is negative; N is above 1 and the program
+// was built without MPI; N is above 1 and the mpirun of --ranks started this rank without Open
+// MPI's variables.
 bool must_start_ranks(int ranks);
-// Prepares this process's environment for the mpirun at that path: passes on the console's target,
-// and removes the Slurm allocation, since all ranks run on this machine. InputError if that mpirun
-// cannot start ranks (launch_checks.h).
+// Prepares this process's environment for the mpirun at that path: adds variables that hand that
+// path and the console's target to the ranks, and removes those of the Slurm allocation, since all
+// ranks run on this machine. InputError if that mpirun cannot start ranks
+// (parallel/launch_checks.h).
 void prepare_for_mpirun(const std::string& mpirun, int ranks);
 // Call first in a command that takes --ranks: if it must start ranks, replaces this process with
 // mpirun and does not return. A command that saves when stopped calls run_supervised_ranks()
@@ -52,18 +55,21 @@ void ensure_ranks(int ranks, int argc, char** argv);
 // over TCP. kMpirun: through mpirun, as it is configured. kSrun: through srun, over the machines of
 // a Slurm allocation.
 enum class RankLauncher { kLocal, kMpirun, kSrun };
-// "local", "mpirun", "srun"; "auto": srun within an allocation of several machines, else local.
+// "local", "mpirun", "srun"; "auto": srun within a Slurm allocation of several machines, else
+// local. InputError for another name.
 RankLauncher rank_launcher(const std::string& name);
 // Index of a group of ranks (a replica of the model) among independent groups of equal size. On one
 // machine each group has its own share of the cores and GPUs, in a Slurm allocation its own
 // machines.
 struct GroupPosition {
-  int number = 0, groups = 1;
+  int number = 0, groups = 1;  // index from 0, and number of groups
 };
-// Throws InputError if the launcher cannot give each of `groups` groups its own cores and GPUs.
+// Throws InputError if the launcher cannot give each of `groups` groups its own cores and GPUs:
+// kMpirun with more than one group, kSrun if `groups` does not divide the allocation's machines.
 void check_groups(RankLauncher launcher, int groups);
 // Process to start. All commands of a group together run `ranks` copies of `command` (argv[0]
-// included), each with `leader` in its environment. variables: added to this process's environment.
+// included), each with `leader` in its environment. variables: as in ChildCommand
+// (parallel/child_process.h).
 struct RankCommand {
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> variables;
@@ -71,9 +77,9 @@ struct RankCommand {
   std::shared_ptr<const ReservedPort> port = {};
   bool listens = false;  // rank 0 of several: inherits the port's socket
 };
-// Commands that start a group: one per local rank, or a single mpirun or srun. Local ranks connect
-// at a port of the loopback interface and share a new secret in their environment, so no other
-// process of the machine can join them.
+// Commands that start a group: one per local rank, or a single mpirun or srun. InputError if mpirun
+// or srun is not found. Local ranks connect at a port of the loopback interface and share a new
+// secret in their environment, so no other process of the machine can join them.
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
                                        const std::string& leader,

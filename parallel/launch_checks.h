@@ -6,13 +6,14 @@
 
 namespace trireme {
 
-// Raises this process's soft limit of open descriptors to the hard limit if it is below `wanted`.
-// InputError with `purpose`, the limit and the way out if that is not enough.
+// Raises this process's soft limit of open descriptors to `wanted`, or to the hard limit if that is
+// lower. InputError with `purpose`, the limit and the way out if the limit is then below `wanted`.
 void require_descriptors(int64_t wanted, const std::string& purpose);
 
 // Checks that Open MPI's mpirun at this path can start `ranks` ranks here: enough descriptors and
 // processes, a writable session folder, a program whose --version names Open MPI within ten
-// seconds. InputError with the way out otherwise.
+// seconds. Raises the soft limits of descriptors and processes where necessary. InputError with the
+// way out otherwise.
 void check_mpirun(const std::string& mpirun, int ranks);
 
 }  // namespace trireme

@@ -4,10 +4,11 @@
 // same dp x cp x tp ranks also form an edp x ep x etp array for the experts of a mixture-of-experts
 // layer:
 //   dense    rank of the stage = (dp * CP + cp) * TP + tp            (with the default order)
-//   experts  rank of the stage = (edp * EP + ep) * ETP + etp
-// so that expert parallelism may span data and context ranks. `order` lists the dense dimensions
-// from the one whose neighbours are adjacent ranks to the one whose neighbours are farthest apart;
-// tp is first by default because tensor-parallel ranks communicate most.
+//   experts  rank of the stage = (edp * EP + ep) * ETP + etp         (with every order)
+// so that expert parallelism may span data and context ranks. Upper case: the size of a dimension.
+// edp is expert data parallelism, EDP = DP * CP * TP / (EP * ETP). `order` lists the dense
+// dimensions from the one whose neighbours are adjacent ranks to the one whose neighbours are
+// farthest apart; tp is first by default because tensor-parallel ranks communicate most.
 #pragma once
 
 #include <array>
@@ -41,12 +42,14 @@ struct ParallelSizes {
   bool operator==(const ParallelSizes&) const = default;
 };
 
+// Ranks of the world: tp * cp * dp * pp.
 int world_size(const ParallelSizes& sizes);
-// Reason why sizes are invalid for a world of `ranks`: the offending key and a one-line message.
+// Reason why sizes are invalid: the offending configuration key and a one-line message.
 struct LayoutProblem {
   std::string key;  // "parallel.tensor_model_parallel_size", ...
   std::string text;
 };
+// All reasons why sizes are invalid for a world of `ranks`; empty if they are valid.
 std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks);
 
 // Set of a rank's parameters whose gradients are reduced over the same ranks.
@@ -79,14 +82,15 @@ struct Layout {
   GroupCoord tp, cp, dp, pp;
   GroupCoord ep, etp, edp;
   GroupCoord data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
-  bool sequence_parallel = false;
+  bool sequence_parallel = false;  // false if tp is one rank
   Overlap tp_comm_overlap = Overlap::kAuto;
   Overlap moe_shared_overlap = Overlap::kAuto;
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_ulysses = 1;
   // Ranks that hold the same parameters of a region, and this rank's index among them.
   const GroupCoord& of(Region region) const { return is_dense(region) ? data : edp; }
-  // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
+  // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else one
+  // rank.
   GroupCoord token_split() const { return sequence_parallel ? tp : GroupCoord{}; }
 };
 

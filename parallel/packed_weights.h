@@ -2,9 +2,9 @@
 // memory. A product unpacks the weight it reads into the step's arena and frees it afterwards.
 //
 // A rank's packed box has the same bits as that part of the packed whole weight: the columns of a
-// box begin at a multiple of 64 and end at one or at the end of the row. With double quantization
-// the second-level scales are those of the whole weight. So where tensor parallelism gives a rank a
-// part of a weight, the rank reads the whole weight, piece by piece.
+// box begin at a multiple of 64 (kNf4Block) and end at a multiple of 64 or at the end of the row.
+// With double quantization the second-level scales are those of the whole weight. So with double
+// quantization a rank that holds only a part of a weight reads the whole weight, piece by piece.
 //
 // ZeRO does not shard these bytes: every rank holds all of its boxes, at any stage.
 #pragma once
@@ -19,12 +19,13 @@ namespace trireme {
 
 class PackedWeights {
  public:
-  // Lays out the packed parameters of `specs`. InputError where a box cuts a block or has an odd
-  // number of inputs.
+  // Lays out the packed parameters of `specs`. InputError if a box cuts a quantization block or has
+  // an odd number of columns (inputs). double_quantization: the scales are stored in 8 bits.
   PackedWeights(const std::vector<ParameterSpec>& specs, bool double_quantization);
-  void allocate(Ctx& ctx);
+  void allocate(Ctx& ctx);  // in the context's memory
   int64_t bytes() const { return bytes_; }
 
+  // Quantizes parameter h, read piece by piece as float32. InputError if an element is not finite.
   void pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read);
   // Writes w (rows, columns), the box's values, in any float type.
   void unpack(Ctx& ctx, ParamHandle h, const Tensor& w) const;

@@ -10,9 +10,10 @@
 //
 // Ranks that hold the same parameters may shard these arrays (ZeRO, Rajbhandari et al. 2020;
 // docs/design/zero.md). A block is cut into *tiles*. Rank i of the region's N ranks owns
-// piece_of(size, N, i) of each tile; its pieces of all tiles, stored one after the other, are its
-// shard. Every array is either whole or such a shard. A ShardMap maps flat elements to storage
-// offsets, so that the code that uses an array need not distinguish the two.
+// piece_of(size, N, i) of each tile (parallel/comm/collectives/collectives.h); its pieces of all
+// tiles, stored one after the other, are its shard. Every array is either whole or such a shard. A
+// ShardMap maps flat elements to storage offsets, so that the code that uses an array need not
+// distinguish the two.
 #pragma once
 
 #include <array>
@@ -55,9 +56,9 @@ struct ParameterSpec {
   Shape shape;         // logical, global; a linear weight is (out, in)
   TensorBox box = {};  // this rank's part; empty: the whole tensor
   InitKind init = InitKind::kZeros;
-  double init_std = 0.0;  // for kNormal
-  bool decay = false;     // weight decay applies
-  int block = 0;
+  double init_std = 0.0;             // for kNormal
+  bool decay = false;                // weight decay applies
+  int block = 0;                     // index of the parameter's block, ascending in a ParameterList
   bool fused_with_previous = false;  // no padding before it: forms one matrix with its predecessor
   Region region = Region::kDense;
   PartialSum partial = PartialSum::kNone;
@@ -110,7 +111,7 @@ struct Tile {
 
 // ZeRO stage, and this rank among the ranks that hold the same parameters of a region.
 struct Sharding {
-  int stage = 0;             // 1: optimizer state; 2: gradients too; 3: values too
+  int stage = 0;  // sharded: 0: nothing; 1: optimizer state; 2: gradients too; 3: values too
   GroupCoord dense, expert;  // Layout::data and Layout::edp
   const GroupCoord& of(Region region) const { return is_dense(region) ? dense : expert; }
 };
@@ -119,9 +120,9 @@ struct Sharding {
 struct PackingConfig {
   // Frozen linear weights in 4 bits (parallel/packed_weights.h).
   bool nf4 = false;
-  bool double_quantization = false;
-  // Inference only, instead of `enabled`: block format of all linear weights
-  // (parallel/quantized_weights.h); the head is in 8 bits.
+  bool double_quantization = false;  // with nf4: the scales in 8 bits too
+  // Inference only, instead of nf4, below stage 3: block format of all linear weights but those of
+  // adapters (parallel/quantized_weights.h); the head is in 8 bits.
   std::optional<BlockFormat> blocks = {};
   bool operator==(const PackingConfig&) const = default;
 };
@@ -147,7 +148,8 @@ class ParameterStore {
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
   // Required from stage 2 on, before the first planning run: whole blocks are then allocated in the
-  // arena of `ctx`. prefetch: gathers the values of the next block while the current one computes.
+  // arena of `ctx`. prefetch (stage 3): gathers the values of the next block while the current one
+  // computes.
   void attach(const Groups& groups, Ctx& ctx, bool prefetch);
   // Allocates in the context's memory. Gradients are float32, or float64 for float64 parameters.
   void allocate(Ctx& ctx, bool with_gradients);
@@ -166,7 +168,8 @@ class ParameterStore {
   FlatRange region_range(Region region) const;
   // Trained ranges of a block whose gradients are partial sums, in ascending order.
   std::vector<PartialRange> partial_ranges(int block) const;
-  // Trained ranges that count in the gradient norm on this rank: copy 0 of every parameter.
+  // Trained ranges that count in the gradient norm on this rank: the parameters of which it holds
+  // copy 0, joined across the alignment padding between them, which is zero.
   std::vector<FlatRange> counted_ranges() const;
   bool trained(ParamHandle h) const { return is_trained(specs_[static_cast<size_t>(h)].region); }
   FlatRange range(ParamHandle h) const { return ranges_[static_cast<size_t>(h)]; }
@@ -193,8 +196,9 @@ class ParameterStore {
 
   // Quantized parameters have an empty flat range and no value(). ReadBox fills `destination`
   // (float32, host memory) with the elements of a box of the logical tensor, starting at element
-  // `begin` of the flattened box. pack() quantizes the elements that it reads through `read`.
-  // unpack() dequantizes to w, which has shape(first, last).
+  // `begin` of the flattened box. pack() quantizes the elements that it reads through `read`;
+  // InputError if the format cannot represent one of them. unpack() dequantizes to w, which has
+  // shape(first, last) and any float type.
   using ReadBox =
       std::function<void(const TensorBox& box, int64_t begin, const Tensor& destination)>;
   bool packed(ParamHandle h) const { return specs_[static_cast<size_t>(h)].packed; }
@@ -213,8 +217,9 @@ class ParameterStore {
   // Where to write the gradient of the same parameters; marks it as written.
   GradientSlot gradient(ParamHandle first, ParamHandle last);
   GradientSlot gradient(ParamHandle h) { return gradient(h, h); }
-  // From stage 2 on, allocates the gradients of h's block as its first gradient() would. For
-  // callers whose first gradient() may be inside an Arena::Region, which they must outlive.
+  // From stage 2 on, allocates the gradients of h's block as its first gradient() would, if h is
+  // trained. For callers whose first gradient() may be inside an Arena::Region that the gradients
+  // must outlive.
   void expect_gradients(ParamHandle h);
   // Stored elements of this rank, mapped by value_map() and gradient_map().
   Tensor flat_values() const;
@@ -229,16 +234,19 @@ class ParameterStore {
   // Sets the initial values. Random ones are keyed by (seed, name, index in the logical tensor), so
   // that they are the same in every layout. frozen: initializes frozen parameters too.
   void initialize(Ctx& ctx, uint64_t seed, bool frozen = true);
-  void begin_gradients();                      // the next write of each gradient overwrites
-  void finish_gradients(Ctx& ctx, int block);  // zeroes those not written
+  void begin_gradients();  // the next write of each gradient overwrites
+  // Zeroes the gradients of `block` that are not written, and marks them as written.
+  void finish_gradients(Ctx& ctx, int block);
   // Flags by handle: gradients written since begin_gradients(). A replayed graph writes gradients
   // without calling gradient(), so its flags are saved and restored.
   const std::vector<bool>& written() const { return written_; }
   void set_written(const std::vector<bool>& written) { written_ = written; }
 
-  // View of parameter h, shaped as its box, in a whole flat tensor (values, gradients or a state).
+  // View of parameter h, shaped as its box, in a flat tensor of flat_size() elements: whole values,
+  // or whole gradients or states of a store without frozen parameters.
   Tensor view_in(const Tensor& flat, ParamHandle h) const;
-  // "name[index]" of a flat element, index in the flattened logical tensor, for messages.
+  // "name[index]" of a flat element, index in the flattened logical tensor, for messages; "padding
+  // element 12" between parameters.
   std::string element_name(int64_t flat_index) const;
 
  private:

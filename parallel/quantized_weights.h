@@ -3,9 +3,9 @@
 // products read them directly.
 //
 // A rank's packed box has the same bits as that part of the packed whole weight: the columns of a
-// box begin at a multiple of 32, and end at a multiple of 32 or at the end of the row.
-// Blocks are encoded as in GGUF files (engine/io/gguf_blocks.h); re-encoding a GGUF block made by
-// ggml's rule gives the same bits.
+// box begin at a multiple of 32 (kQuantBlock), and end at a multiple of 32 or at the end of the
+// row. Blocks are encoded as in GGUF files (engine/io/gguf_blocks.h); re-encoding a GGUF block made
+// by ggml's rule gives the same bits.
 #pragma once
 
 #include <vector>
@@ -18,11 +18,13 @@ namespace trireme {
 class QuantizedWeights {
  public:
   // Lays out the packed parameters of `specs`: linear weights in `format`, others in 8 bits.
-  // InputError where a box cuts a block.
+  // InputError if a box cuts a quantization block.
   QuantizedWeights(const std::vector<ParameterSpec>& specs, BlockFormat format);
   void allocate(Ctx& ctx);  // in the context's memory
   int64_t bytes() const { return bytes_; }
 
+  // Quantizes parameter h, read piece by piece as float32. InputError if an element is not finite
+  // or its magnitude is above 65504, the largest float16.
   void pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read);
   // Blocks of one parameter. Before allocate() (a planning run) a shape without memory.
   QuantizedMatrix matrix(ParamHandle h) const;

@@ -7,6 +7,7 @@
 
 namespace trireme {
 
+// Elements [begin, end) of a flat array.
 struct FlatRange {
   int64_t begin = 0;
   int64_t end = 0;
@@ -20,9 +21,10 @@ class ShardMap {
   explicit ShardMap(const std::vector<FlatRange>& pieces);
 
   int64_t size() const { return size_; }  // stored elements
-  // Storage offset of a stored element. Any part of one piece is contiguous in storage.
+  // Storage offset, in elements, of a flat element, which must be stored here. Any part of one
+  // piece is contiguous in storage.
   int64_t offset(int64_t flat) const;
-  int64_t flat(int64_t offset) const;  // inverse of offset()
+  int64_t flat(int64_t offset) const;  // inverse of offset(), for 0 <= offset < size()
 
   // Calls f(part, offset) for each stored part of `range`, in ascending order. part: flat range
   // inside one piece; offset: its storage offset.

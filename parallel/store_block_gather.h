@@ -42,7 +42,7 @@ class StoreBlockGather {
 };
 
 // All-gathers the trained values, of which each rank has updated its shard, in place in the whole
-// values that every rank stores. Adds the caller's waiting time to kCommunication.
+// values that every rank stores. Adds the caller's waiting time to TimeCategory::kCommunication.
 void gather_updated_values(const Groups& groups, const ParameterStore& store, Profile* profile);
 
 }  // namespace trireme

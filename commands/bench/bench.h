@@ -1,7 +1,13 @@
-// Subcommands of `trireme bench`. `gemm`, `rows`, `ops`, `train`, `decode`, `steps` and `comm` time
-// matrix products, ops, training steps, decoding, server steps and collectives; most compare the
-// times with limits of this machine, which they measure in the same run. `serve` measures any
-// server under load.
+// Subcommands of `trireme bench`:
+//   gemm, rows   matrix products of a training step, and those with few rows, as in decoding
+//   ops          single ops
+//   train        training steps
+//   decode       decoding of one sequence
+//   steps        engine steps of a server, on the CPU
+//   comm         collectives
+//   serve        any server under load
+// gemm, rows, ops, train and decode compare the times with limits of this machine, which they
+// measure in the same run.
 #pragma once
 
 namespace CLI {

@@ -20,8 +20,8 @@ namespace trireme {
 
 // Options of benchmarks that time single calls.
 struct BenchOptions {
-  std::string dtype = "all";
-  std::string device = "auto";
+  std::string dtype = "all";      // float32, bfloat16 or all
+  std::string device = "auto";    // auto, cpu or cuda
   int threads = 0;                // 0: all cores
   int samples = 5;                // timed samples; the result is their median
   int64_t peak_side = kPeakSide;  // --peak-side
@@ -32,11 +32,13 @@ void add_bench_options(CLI::App& app, BenchOptions& options);
 // Adds --peak-side N: side of the square matrices with which a GPU's limits are measured.
 void add_peak_option(CLI::App& app, int64_t& side);
 
-// Opens the device that --device selects, for a command of one rank. Null: the CPU.
+// Opens the device that --device selects, for a command of one rank: the first GPU. nullptr: the
+// CPU.
 std::unique_ptr<cuda::Context> open_bench_device(const std::string& device);
 
 // Configuration of a model. name: file name in configs/models, such as "qwen2.5-0.5b", or a path or
-// Hub name as local_model() and load_model_config() accept it.
+// Hub name as local_model() (engine/io/hub_cache.h) and load_model_config()
+// (transformer/formats/load_config.h) accept it. InputError for an unknown name.
 ModelConfig bench_model(const std::string& name);
 std::string bench_model_names();  // "gpt2-124m, gpt2-1.5b, ..."
 
@@ -64,9 +66,9 @@ class Operands {
   std::vector<Buffer> buffers_;
 };
 
-// Seconds of one call: the median of `samples` averages, each over as many calls as take about
-// `sample_seconds`. Calls before the samples plan the scratch memory as in a training step, warm up
-// and determine the number of calls. GPU calls are timed by the GPU's clock.
+// Seconds of one call: the median of `samples` averages. Each average is over as many calls as take
+// about `sample_seconds`, at least one. Calls before the samples plan the scratch memory as in a
+// training step, warm up and determine the number of calls. GPU calls are timed by the GPU's clock.
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
                       const std::function<void()>& call);
 
@@ -78,15 +80,17 @@ void add_kernel_choices(nlohmann::ordered_json& out, const cuda::Context& gpu);
 
 // Measured performance limits of the device.
 struct BenchCeiling {
-  MachinePeak cpu;
+  MachinePeak cpu;              // on a GPU only the number of threads
   std::vector<DevicePeak> gpu;  // one for each of BenchOptions::dtypes(); empty on the CPU
+  // Peak of matrix products in GFLOP/s. On a CPU other types than bfloat16 have float32's. On a GPU
+  // it must have been measured.
   double gflops(DType dtype) const;
   // Memory bandwidth in GB/s of reading, and of reading and writing, a buffer of `bytes` repeatedly
   // (engine/ops/gemm/peak.h). On a GPU: bandwidth of copies.
   double reading_gbytes(double bytes) const;
   double moving_gbytes(double bytes) const;
 };
-// Pins a thread team of options.threads; returns its size.
+// Pins a thread team of options.threads (0: all available cores); returns its size.
 int prepare_bench(const BenchOptions& options);
 // Measures the limits of ctx's device.
 BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options);
@@ -95,6 +99,6 @@ BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options);
 // GPU's limits are not measured again.
 void raise_ceiling(const Ctx& ctx, BenchCeiling& ceiling, bool with_memory = true);
 std::string ceiling_line(const Ctx& ctx,
-                         const BenchCeiling& ceiling);  // text: the device, and its limits
+                         const BenchCeiling& ceiling);  // lines: the device, and its limits
 
 }  // namespace trireme

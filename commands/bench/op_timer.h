@@ -14,7 +14,7 @@ namespace trireme {
 struct BenchOpsResult {
   std::string op, shape;
   DType dtype;
-  double seconds, bytes, operations;
+  double seconds, bytes, operations;  // of one call, as for OpTimer::time()
   // Type whose peak limits the operations. On a CPU float32, since ops other than matrix products
   // sum in float32.
   DType sums_dtype;
@@ -45,12 +45,12 @@ class OpTimer {
 };
 
 // Paged attention of a server's step: decoding (one query per sequence) by context length and batch
-// size, and prompt chunks after a cached prefix. cached: total keys of each case. On a GPU, 65536
-// or more select cases with typical lengths of a server instead.
+// size, and a prompt chunk after a cached prefix. cached: total keys of each case. On a GPU, a
+// `cached` of 65536 or more selects fixed cases with typical lengths of a server instead.
 void time_paged_attention(OpTimer& timer, int64_t cached);
-// Sampler of a server's step: by filter and number of rows on a GPU; by filter and vocabulary size
-// on a CPU, with the per-token work of other request options. Logits are float32: on a CPU a timer
-// of another dtype times nothing.
+// Sampler of a server's step. On a GPU: by filter and number of rows. On a CPU: by filter and
+// vocabulary size, and the per-token work of other request options. Logits are float32: on a CPU a
+// timer of another dtype times nothing.
 void time_sampler(OpTimer& timer);
 
 }  // namespace trireme

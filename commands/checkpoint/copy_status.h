@@ -11,12 +11,14 @@ namespace trireme {
 
 class CopyStatus {
  public:
+  // what: first word of the line, such as the verb; must outlive this object.
   explicit CopyStatus(const char* what) : what_(what), start_(Clock::now()), logged_(start_) {}
   ~CopyStatus();  // removes the status line
   CopyStatus(const CopyStatus&) = delete;
   CopyStatus& operator=(const CopyStatus&) = delete;
 
   CopyProgress progress();  // callback of the copy; must not outlive this object
+  // Seconds since construction.
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:

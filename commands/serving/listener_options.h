@@ -20,9 +20,9 @@ struct ListenerOptions {
   TlsFiles tls;
   int64_t connections = HttpLimits{}.connections;
   int64_t connections_per_address = HttpLimits{}.connections_per_address;
-  int shutdown_seconds = 60;  // drain timeout after a stop signal
-  std::string metrics_access = "admin";
-  std::vector<std::string> origins;  // allowed origins of web pages
+  int shutdown_seconds = 60;             // drain timeout after a stop signal
+  std::string metrics_access = "admin";  // "admin" or "open": who may read /metrics
+  std::vector<std::string> origins;      // allowed origins of web pages
 };
 
 // Adds --host, --port, --insecure, --ssl-certfile, --ssl-keyfile, --max-connections,
@@ -36,11 +36,11 @@ void add_admin_key_options(CLI::App& command, ListenerOptions& options);
 void read_key_files(ListenerOptions& options);
 
 // Configuration of the HTTP server. InputError if only one of the two TLS files is given or one is
-// a directory, FIFO or device, if an API key is empty, or if an allowed origin is not valid.
+// a directory, named FIFO or device, if an API key is empty, or if an allowed origin is not valid.
 HttpConfig http_config(const ListenerOptions& options);
 
-// Prints "listening on URL" to standard output. The process that started the server may wait for
-// this line.
+// Prints "listening on URL" to standard output. port: the actual port, also if options.port is 0.
+// The process that started the server may wait for this line.
 void print_listening(const ListenerOptions& options, int port);
 
 // Waits until all requests have finished, the drain timeout expires, or a second stop signal

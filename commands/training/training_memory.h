@@ -1,4 +1,4 @@
-// Memory of training for `trireme checkpoint inspect`; none in a build without the trainer.
+// Memory of training for `trireme checkpoint inspect`; no rows in a build without the trainer.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct TrainingMemoryRow {
   int64_t activations = 0;                               // bytes; -1: not planned
 };
 // Returns a row for float32 and one for bfloat16, for one rank with the whole model, AdamW and
-// micro-batches of one sequence.
+// micro-batches of one sequence of sequence_length tokens.
 std::vector<TrainingMemoryRow> training_memory(const ModelConfig& model, int64_t sequence_length);
 
 }  // namespace trireme

@@ -8,10 +8,11 @@
 
 namespace trireme {
 
-// JSON Schema, draft 2020-12: types, defaults, ranges, enumerations and descriptions, also of
-// aliases.
+// JSON Schema, draft 2020-12: types, defaults, ranges, enumerations and descriptions. An alias has
+// all of these but the default; a key that is not implemented has only a description.
 Json json_schema(const Schema& schema);
-// Markdown tables of the implemented keys, one per section.
+// Markdown tables of the implemented keys: one of the keys outside sections, then one per top-level
+// section, which includes its nested sections.
 std::string markdown_tables(const Schema& schema);
 // The tables, then the keys accepted without effect, refused and not available.
 std::string markdown_reference(const Schema& schema);

@@ -14,27 +14,29 @@ namespace trireme {
 
 enum class KeyKind {
   kBool,
-  kInt,    // also a float with an integral value: 5e8
+  kInt,    // also a float with an integral value, at most 2^53 in size: 5e8
   kFloat,  // also an integer
   kString,
   kEnum,  // a word of `values` or `synonyms`, in any case
   kAny,   // checked by the code that uses it; may be an object with keys of its own
 };
 
+// A value is trivial if it requests nothing: one of Key::trivial, null, {}, an object with
+// "device": "none", or a section that is switched off by its "enabled" keys.
 enum class KeyStatus {
   kImplemented,
   kIgnored,      // does not affect the computation; accepted silently
-  kNoEffect,     // accepted, with one note that gives the reason
-  kRefused,      // an error with the reason, unless the value is one of `trivial`
-  kUnavailable,  // an error "not available in this version", unless the value is one of `trivial`
+  kNoEffect,     // accepted, with a note that gives the reason unless the value is false or trivial
+  kRefused,      // an error with the reason, unless the value is trivial
+  kUnavailable,  // an error "not available in this version", unless the value is trivial
 };
 
 struct Key {
   std::string path;  // "optimizer.params.lr"
   KeyKind kind = KeyKind::kAny;
   std::string default_json;  // the default as JSON text; empty: none
-  std::string help;
-  std::string shape;  // description of a kAny value, for the reference
+  std::string help;          // meaning; of a key that is not implemented, the reason
+  std::string shape;         // description of a kAny value, for the reference
   KeyStatus status = KeyStatus::kImplemented;
   bool is_required = false;
   bool allows_auto = false;
@@ -51,6 +53,8 @@ struct Key {
   std::vector<std::string> aliases;             // paths with the same meaning and unit
   std::vector<std::string> trivial;             // JSON texts of values that request nothing
 
+  // Setters of the members above. auto_left_out() sets auto_means_default, not_yet()
+  // unavailable_values. alias() and not_yet() replace the list, synonym() appends one pair.
   Key& required();
   Key& or_auto();
   Key& auto_left_out();
@@ -69,7 +73,7 @@ class Schema {
  public:
   explicit Schema(std::string title) : title_(std::move(title)) {}
 
-  // Rows. The reference returned is valid until the next row is added.
+  // Rows. An empty default means none. The reference returned is valid until the next row is added.
   Key& boolean(std::string path, bool preset, std::string help);
   Key& boolean_or_auto(std::string path, std::string help);  // auto by default
   Key& integer(std::string path, std::string default_json, std::string help);
@@ -84,13 +88,15 @@ class Schema {
   Key& refused(std::string path, std::vector<std::string> trivial, std::string reason);
   Key& unavailable(std::string path, std::vector<std::string> trivial, std::string help);
   void section(std::string path, std::string help);  // text above its table in the reference
-  // Builds the lookup tables and checks the rows: help present, no duplicate path or alias, no path
-  // that is both a key and a section, no default of a required key. Call once, after the last row.
+  // Builds the lookup tables and checks the rows (CheckFailed): help present, no duplicate path or
+  // alias, no path that is both a key and a section, no default of a required key, values for every
+  // enumeration, and every synonym for one of them. Call once, after the last row.
   void finish();
 
   const std::string& title() const { return title_; }
   const std::vector<Key>& keys() const { return keys_; }
   const std::map<std::string, std::string>& section_help() const { return section_help_; }
+  // nullptr if there is none:
   const Key* find(const std::string& path) const;      // by canonical path
   const Key* find_any(const std::string& path) const;  // by canonical path or alias
   bool is_section(const std::string& path) const;      // an object that holds keys or aliases

@@ -5,7 +5,8 @@
 
 namespace trireme {
 
-// y, x: `count` contiguous elements each, disjoint. The product is rounded before the sum.
+// y, x: `count` contiguous elements each, disjoint. On x86-64 the product is rounded before the
+// sum, since this file is compiled without fused multiply-add.
 void add_scaled(float* y, const float* x, float factor, int64_t count);
 
 }  // namespace trireme

@@ -10,11 +10,12 @@ namespace trireme {
 
 enum class ControlGroupVersion { kFirst, kSecond };
 
-// Calls visit(folder, version) for this process's group with the controller ("memory", "cpu") and
-// for each of its parents, whose limits also apply; of version 2, for the one group. A folder need
-// not exist: in a container, /proc/self/cgroup may contain the path on the host while only the
-// container's own group is visible, at the root of the mount, which is visited too. root: a folder
-// that contains proc and sys; tests pass their own.
+// Calls visit(folder, version) for this process's group and for each of its parents, whose limits
+// also apply. With version 1 that is the group that has `controller` ("memory", "cpu"); with
+// version 2 a process has one group for all controllers. A folder need not exist: in a container,
+// /proc/self/cgroup may contain the path on the host while only the container's own group is
+// visible, at the root of the mount, which is visited too. No call if /proc/self/cgroup cannot be
+// read. root: a folder that contains proc and sys; tests pass their own.
 void for_each_control_group(const std::string& root, const std::string& controller,
                             const std::function<void(const std::filesystem::path& folder,
                                                      ControlGroupVersion version)>& visit);

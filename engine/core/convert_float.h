@@ -1,4 +1,5 @@
-// Conversion between the float types of tensors, identical on the CPU and on a GPU.
+// Conversion between the float types of tensors: the same values on the CPU and on a GPU. Only the
+// bits of a NaN may differ.
 #pragma once
 
 #include <type_traits>

@@ -10,8 +10,8 @@
 namespace trireme::cuda {
 
 // Memory of the calling thread's current device, at least 256-byte aligned, or pinned host memory.
-// Content undefined. Allocation returns nullptr on failure; freeing first waits for all queued work
-// of the device.
+// bytes > 0. Content undefined. Allocation returns nullptr on failure; freeing first waits for all
+// queued work of the device.
 TRIREME_CUDA_DECL void* allocate_device(int64_t bytes);
 TRIREME_CUDA_DECL void free_device(void* data);
 TRIREME_CUDA_DECL void* allocate_pinned(int64_t bytes);

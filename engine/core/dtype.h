@@ -52,13 +52,16 @@ inline constexpr DType dtype_of = DTypeOf<T>::value;
 int64_t dtype_size(DType dtype);           // bytes of one element
 std::string_view dtype_name(DType dtype);  // "float32", "bfloat16", ... (as in HuggingFace)
 bool is_float(DType dtype);
-double dtype_eps(DType dtype);  // machine epsilon: from 1 to the next larger value; floats only
+double dtype_eps(DType dtype);  // machine epsilon: from 1 to the next larger value; CheckFailed
+                                // unless is_float(dtype)
 inline std::string text(DType dtype) { return std::string(dtype_name(dtype)); }
 
-// compute_t (engine/core/float16.h) as a dtype, for sums and statistics over elements.
+// compute_t (engine/core/float16.h) as a dtype, for sums and statistics over elements: kF64 for
+// kF64, kF32 for all others.
 inline DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-// Calls f.template operator()<T>() with T in {double, float, bf16, f16}; `op` names the caller.
+// Calls f.template operator()<T>() with T in {double, float, bf16, f16} and returns its result.
+// CheckFailed naming the caller `op` for any other dtype.
 template <class F>
 decltype(auto) dispatch_float(std::string_view op, DType dtype, F&& f) {
   switch (dtype) {

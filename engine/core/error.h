@@ -2,8 +2,8 @@
 //
 // TRIREME_CHECK(condition, parts...) throws CheckFailed if an internal contract is broken (a bug in
 // the caller); fail_input(parts...) throws InputError if the user's input cannot be used (exit code
-// 2). Parts are strings, numbers, booleans or types with a text(const T&) overload; they are joined
-// into one line. Libraries never print or exit.
+// 2). Parts are strings, characters, numbers, booleans or types with a text(const T&) overload;
+// they are joined without separators. Libraries never print or exit.
 #pragma once
 
 #include <concepts>

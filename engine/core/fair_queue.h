@@ -1,6 +1,7 @@
 // Queue that serves tenants round robin: before each of its own jobs, a tenant waits for at most
-// one job of every other tenant, however many jobs those have queued. The jobs of a tenant are
-// ordered by rank, lowest first, then by age, oldest first. Not thread-safe.
+// one job of every other tenant, however many jobs those have queued. Time in which pop_if() admits
+// none of the tenant's jobs does not count. The jobs of a tenant are ordered by rank, lowest first,
+// then by age, oldest first. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +16,9 @@
 
 namespace trireme {
 
-// Share of `limit` for one tenant while `active` tenants hold or want part of it. A single tenant
-// gets half, so that there is room for a second one. The tenant "" (no API keys) is always the only
-// one and gets all of it.
+// Share of `limit`, rounded down, for one tenant while `active` tenants, this one included, hold or
+// want part of it. A single tenant gets half, so that there is room for a second one. The tenant ""
+// (no API keys) is always the only one and gets all of it.
 inline int64_t tenant_share(int64_t limit, const std::string& tenant, int64_t active) {
   return tenant.empty() ? limit : limit / std::max<int64_t>(active, 2);
 }
@@ -44,6 +45,7 @@ class FairQueue {
   }
 
   // Pops the first job, in order of service, for which may_run(tenant, job) holds; nullopt if none.
+  // A tenant that was skipped keeps its turn.
   template <class MayRun>
   std::optional<Job> pop_if(MayRun&& may_run) {
     for (auto turn = turns_.begin(); turn != turns_.end(); ++turn) {
@@ -87,7 +89,7 @@ class FairQueue {
   }
 
   int64_t size() const { return size_; }
-  int64_t tenants() const { return static_cast<int64_t>(jobs_.size()); }
+  int64_t tenants() const { return static_cast<int64_t>(jobs_.size()); }  // with queued jobs
 
  private:
   struct Entry {

@@ -5,7 +5,8 @@
 
 namespace trireme {
 
-// Raises the soft limit to `wanted` or the hard limit, whichever is less; never lowers it.
+// Raises the soft limit to `wanted` or the hard limit, whichever is less; never lowers it. No
+// effect if the system refuses.
 void raise_file_limit(int64_t wanted);
 
 }  // namespace trireme

@@ -76,7 +76,8 @@ TRIREME_HOST_DEVICE constexpr float float8_max(Float8Format format) {
   return format == Float8Format::kE4M3 ? 448.0f : 57344.0f;
 }
 
-// Elements that share a scale: all, 128 neighbours in a row, or a block of 128 by 128.
+// Elements that share a scale: the whole tensor, 128 consecutive elements of a row, or a block of
+// 128 rows by 128 columns.
 enum class Float8Scaling : uint8_t { kTensor, kRowGroup, kBlock };
 
 }  // namespace trireme

@@ -10,19 +10,21 @@
 
 namespace trireme {
 
-// Bytes of the heap block for a request of `asked` bytes: plus 8 bytes of header, a multiple of 16,
-// at least 32. 0 for an empty request.
+// Bytes of the heap block for a request of `asked` bytes: with 8 bytes of header, rounded up to a
+// multiple of 16, at least 32. 0 for an empty request. Large requests, which malloc maps in whole
+// pages, are counted like any other.
 constexpr int64_t heap_block_bytes(size_t asked) {
   return asked == 0 ? 0 : static_cast<int64_t>(std::max<size_t>((asked + 8 + 15) / 16 * 16, 32));
 }
 
-// Without the heap memory of the elements themselves.
+// Heap bytes of the vector's capacity. Heap memory that the elements own is not counted.
 template <class T>
 int64_t heap_bytes(const std::vector<T>& v) {
   return heap_block_bytes(v.capacity() * sizeof(T));
 }
 
-// Nodes (element, link and possibly a stored hash) and buckets.
+// Heap bytes of the nodes (element, link and possibly a stored hash) and the bucket array of a
+// std::unordered_map or set. Heap memory that the elements own is not counted.
 template <class Map>
 int64_t hash_map_bytes(const Map& map) {
   constexpr int64_t kNode = heap_block_bytes(sizeof(typename Map::value_type) + 2 * sizeof(void*));

@@ -1,8 +1,9 @@
 // Owners of memory: Buffer (one block) and Arena (planned activations and scratch).
 //
-// All memory that the engine works on is allocated here, so that the number of system calls and the
-// bytes allocated are known exactly: allocation_count() and allocated_bytes() are written to the
-// metrics, and a test asserts that no call is made after warm-up.
+// Parameters, optimizer state, activations and scratch are allocated here, so that the number of
+// these allocations and their bytes are known exactly: training writes allocation_count() to its
+// metrics, and a test asserts that no allocation is made after the first step. OutOfMemory messages
+// name allocated_bytes().
 #pragma once
 
 #include <map>
@@ -13,20 +14,20 @@
 
 namespace trireme {
 
-int64_t allocation_count();  // blocks that this process has allocated from the system so far
-int64_t allocated_bytes();   // bytes of the blocks allocated now
-// Anonymous memory of this process that is in RAM now, as the kernel counts it (RssAnon). Linux
-// only; elsewhere -1.
+int64_t allocation_count();  // non-empty Buffers that this process has allocated so far
+int64_t allocated_bytes();   // bytes of the Buffers allocated now, on the host in whole pages
+// Bytes of anonymous memory of this process that are in RAM now, as the kernel counts them
+// (RssAnon). Linux only; elsewhere -1.
 int64_t resident_anonymous_bytes();
 
 // Location of a block: host memory, pinned host memory for asynchronous copies by a GPU, or memory
 // of the calling thread's current GPU.
 enum class Memory : uint8_t { kHost, kPinned, kDevice };
 
-// One block of memory. On the host: anonymous, zero-filled by the system on first touch; from 2 MiB
-// on, 2 MiB aligned and advised to use huge pages. Pinned and device memory: content undefined; the
-// GPU runtime must be loaded. Throws OutOfMemory naming the block and its size if the allocation
-// fails.
+// One block of memory. On the host: anonymous, zero-filled by the system on first touch, page
+// aligned; from 2 MiB on, 2 MiB aligned and advised to use huge pages. Pinned and device memory:
+// content undefined; the GPU runtime must be loaded. A block of 0 bytes has null data and is not
+// allocated. Throws OutOfMemory naming the block and its size if the allocation fails.
 class Buffer {
  public:
   Buffer() = default;
@@ -41,9 +42,10 @@ class Buffer {
   DeviceType device() const {
     return memory_ == Memory::kDevice ? DeviceType::kCuda : DeviceType::kCpu;
   }
+  // Contiguous view of the block from byte_offset on. CheckFailed if it exceeds the block.
   Tensor tensor(DType dtype, const Shape& shape, int64_t byte_offset = 0) const;
-  // Writes one byte per page, unchanged, so that later timing and residency do not depend on first
-  // touches. Host memory only.
+  // Writes one byte per page, unchanged, with `threads` OpenMP threads, so that later timing and
+  // residency do not depend on first touches. Host memory only.
   void touch(int threads) const;
 
  private:
@@ -68,7 +70,8 @@ struct ArenaPlan {
   };
   std::vector<ArenaBlock> blocks;  // in order of allocation
   int64_t capacity = 0;            // bytes the offsets need: the high-water mark after packing
-  std::string table(int rows = 20) const;  // the largest blocks, for messages and --validate
+  // Multi-line text for messages and --validate: the capacity and the `rows` largest blocks.
+  std::string table(int rows = 20) const;
 };
 
 class Arena;
@@ -81,7 +84,7 @@ class Activation {
   Activation(Activation&& other) noexcept;
   Activation& operator=(Activation&& other) noexcept;
   ~Activation() { reset(); }
-  void reset();
+  void reset();  // releases the memory; present() is false afterwards
   const Tensor& operator*() const { return view_; }
   const Tensor* operator->() const { return &view_; }
   operator const Tensor&() const { return view_; }  // NOLINT: used as the tensor it owns
@@ -112,18 +115,24 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  void begin_planning();
-  ArenaPlan end_planning();                // every activation must have been released
-  void reserve(int64_t bytes);             // grows the block that all plans use to `bytes`
-  void begin_step(const ArenaPlan& plan);  // the plan must outlive the step
-  void end_step();                         // checks that the step made exactly the planned calls
-  void abandon_step();  // after an exception: ends the step, invalidates its live activations
+  // Changes of mode. CheckFailed if an activation is alive, except for abandon_step().
+  void begin_planning();        // direct -> planning
+  ArenaPlan end_planning();     // planning -> direct; returns the packed plan
+  void reserve(int64_t bytes);  // grows the block that all plans use to `bytes`; never shrinks it
+  // direct -> planned. capacity() must be at least plan.capacity; the plan must outlive the step.
+  void begin_step(const ArenaPlan& plan);
+  void end_step();  // planned -> direct; checks that the step made exactly the planned calls
+  // After an exception: ends the step or planning run and invalidates all live activations.
+  void abandon_step();
 
+  // name: for plans and messages. Content undefined. Aligned to 64 bytes on the host, 256 on a GPU.
   Activation allocate(const char* name, DType dtype, const Shape& shape);
   bool planning() const { return mode_ == Mode::kPlanning; }
-  int64_t capacity() const { return block_.bytes(); }
-  int64_t in_use() const { return in_use_; }              // bytes of live activations
-  int64_t allocations() const { return next_ - first_; }  // of this step so far
+  int64_t capacity() const { return block_.bytes(); }  // bytes reserved
+  // Bytes of live activations, and number of allocations of this step so far. A region counts as
+  // one allocation, the allocations in it do not count.
+  int64_t in_use() const { return in_use_; }
+  int64_t allocations() const { return next_ - first_; }
   // Skips the next `count` allocations of the plan and their releases as if they had been made; in
   // a step, while no activation is alive. For the replay of work that was captured during
   // allocations [like, like + count) of the plan: the replay uses their memory, and the skipped
@@ -132,7 +141,7 @@ class Arena {
 
   // One allocation of the plan that holds any number of allocations in any order, made while the
   // region is open and released before it closes. Its size is their high-water mark in the planning
-  // run, which must make the calls that need the most memory; exceeding it in a step is an error.
+  // run, which must make the calls that need the most memory; CheckFailed if a step exceeds it.
   // A nested region is part of the outer one. No effect in direct mode.
   class Region {
    public:
@@ -143,7 +152,7 @@ class Arena {
 
    private:
     Arena* arena_ = nullptr;  // null: inside another region, or direct mode
-    Activation block_;        // planned mode
+    Activation block_;        // the region's own allocation; none if arena_ is null
   };
 
  private:

@@ -10,7 +10,7 @@ namespace trireme {
 // Standard normal number `index` of the key's stream.
 double philox_normal(const RandomKey& key, uint64_t index);
 
-// The same, for CPU and GPU kernels.
+// The same, for CPU and GPU kernels. On a GPU the last bit may differ (log, sin and cos).
 TRIREME_HOST_DEVICE inline double normal_number(const RandomKey& key, uint64_t index) {
   // One block yields two 53-bit uniforms, in (0, 1] for the radius and in [0, 1) for the angle, and
   // from them a pair of normals.

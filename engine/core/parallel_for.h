@@ -14,7 +14,8 @@
 
 namespace trireme {
 
-// Calls f(begin, end). `grain`: fewer items than this are not worth a thread.
+// Calls f(begin, end) once per range, on the calling thread alone if one range suffices; no call
+// if n is 0. threads: team size, at least 1. grain: fewer items than this are not worth a thread.
 template <class F>
 [[gnu::always_inline]] inline void parallel_for(int threads, int64_t n, int64_t grain, F&& f) {
   const int64_t wanted = (n + grain - 1) / std::max<int64_t>(1, grain);
@@ -33,8 +34,9 @@ template <class F>
 }
 
 // parallel_for with work stealing: calls f for pieces of at most `piece` items, and a thread that
-// has finished its own range processes pieces of the others. For memory-bound work, which other
-// load on the machine may delay on some of the threads.
+// has finished its own range processes pieces of the others. At most 256 threads work. With
+// `threads` = 1 there is one call, for all n items. For memory-bound work, which other load on the
+// machine may delay on some of the threads.
 template <class F>
 [[gnu::always_inline]] inline void parallel_pieces(int threads, int64_t n, int64_t piece, F&& f) {
   constexpr int kMax = 256;  // threads

@@ -1,10 +1,10 @@
 // Tensor: a view of memory it does not own (data, dtype, device, shape, strides).
 //
-// Shapes and strides count elements. A default-constructed tensor is empty (no data, rank 0) and
-// represents an absent optional operand. Sizes are int64_t everywhere on the host; narrow<T>()
-// checks every conversion to a smaller type. In a planning run, tensors have shapes but no memory:
-// the data pointer is null or, in an Arena, unmapped (engine/core/memory.h). Only work queued on a
-// GPU reads or writes that GPU's memory.
+// Shapes and strides count elements. A default-constructed tensor (no data, rank 0) represents an
+// absent optional operand: test it with present(), since numel() of rank 0 is 1. Sizes are int64_t
+// everywhere on the host; narrow<T>() checks every conversion to a smaller type. In a planning run,
+// tensors have shapes but no memory: the data pointer is null or, in an Arena, unmapped
+// (engine/core/memory.h). Only work queued on a GPU reads or writes that GPU's memory.
 #pragma once
 
 #include <array>
@@ -25,15 +25,19 @@ inline constexpr int kMaxRank = 5;
 // a * b and a + b for sizes; CheckFailed on overflow or a negative operand.
 int64_t checked_mul(int64_t a, int64_t b);
 int64_t checked_add(int64_t a, int64_t b);
+// a / b rounded up, and the least multiple of `multiple` that is at least a. For a >= 0 and a
+// positive divisor; overflow is not checked.
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t multiple) { return ceil_div(a, multiple) * multiple; }
 
+// Converts an integer; CheckFailed if To cannot represent it.
 template <class To, class From>
 To narrow(From value) {
   TRIREME_CHECK(std::in_range<To>(value), "value ", value, " does not fit the target type");
   return static_cast<To>(value);
 }
 
+// Sizes of up to kMaxRank dimensions, none negative (CheckFailed).
 class Shape {
  public:
   Shape() = default;
@@ -65,6 +69,7 @@ class ConstTensor {
   DeviceType device() const { return device_; }
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }
+  // A negative dim counts from the last dimension, -1. The caller keeps it within the rank.
   int64_t size(int dim) const { return shape_[dim < 0 ? dim + rank() : dim]; }
   int64_t stride(int dim) const { return strides_[dim < 0 ? dim + rank() : dim]; }
   int64_t numel() const { return shape_.numel(); }
@@ -79,9 +84,12 @@ class ConstTensor {
     return static_cast<const T*>(data_);
   }
 
+  // Views of the same memory; CheckFailed if the arguments do not fit the shape.
+  // Elements [begin, end) of dimension `dim`, which is not negative; may be empty.
   ConstTensor slice(int dim, int64_t begin, int64_t end) const;
-  ConstTensor reshape(const Shape& shape) const;  // contiguous tensors only
-  // Splits the last dimension (groups x width) into (groups, width); keeps the other strides.
+  ConstTensor reshape(const Shape& shape) const;  // contiguous tensors only; same numel()
+  // Splits the last dimension (groups x width), of stride 1, into (groups, width); keeps the other
+  // strides.
   ConstTensor split_last(int64_t groups, int64_t width) const;
 
  protected:
@@ -122,14 +130,16 @@ class Tensor : public ConstTensor {
   explicit Tensor(const ConstTensor& view) : ConstTensor(view) {}
 };
 
-// Checks at the entry of every op; messages name the op, the operand and both shapes.
+// Checks at the entry of every op: CheckFailed naming the op, the operand, its value and the
+// expected one. check_shape() also fails for an absent tensor.
 void check_shape(const char* op, const char* operand, const ConstTensor& t, const Shape& wanted);
 void check_dtype(const char* op, const char* operand, const ConstTensor& t, DType wanted);
 void check_contiguous(const char* op, const char* operand, const ConstTensor& t);
 // All three checks above.
 void check_operand(const char* op, const char* operand, const ConstTensor& t, DType dtype,
                    const Shape& shape);
-// Shape, dtype, and a stride of 1 in the last dimension; other strides are free.
+// Shape (rank at least 1), dtype, and a stride of 1 in the last dimension unless its size is at
+// most 1; other strides are free.
 void check_strided(const char* op, const char* operand, const ConstTensor& t, DType dtype,
                    const Shape& shape);
 

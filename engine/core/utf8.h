@@ -21,9 +21,9 @@ std::string take_complete_utf8(std::string& pending, Utf8Repair repair = Utf8Rep
 // Returns all of `bytes` repaired: an unfinished character at the end is invalid too.
 std::string repaired_utf8(std::string bytes, Utf8Repair repair);
 
-// Untrusted text made safe for a terminal: ASCII control characters other than line feeds and tabs,
-// and invalid bytes, as \xNN. Text longer than max_bytes is cut, with a note of how much is left
-// out.
+// Untrusted text made safe for a terminal: control characters (U+0000 to U+001F except line feed
+// and tab, U+007F to U+009F) and invalid bytes appear as \xNN, one for each byte. Text longer than
+// max_bytes is cut, and the number of bytes left out is appended.
 std::string printable(std::string_view text, size_t max_bytes = 16 << 10);
 
 }  // namespace trireme

@@ -13,7 +13,8 @@
 
 namespace trireme::cuda {
 
-// GPUs of this machine, or the reason for having none. Never throws; opens no device.
+// GPUs visible to this process (CUDA_VISIBLE_DEVICES), or the reason for having none. If one of
+// them has a compute capability below 8.0, none counts. Never throws; opens no device.
 struct DeviceStatus {
   int devices = 0;
   std::string reason = {};  // why there are no devices: "built without CUDA", "no driver", ...
@@ -32,7 +33,7 @@ struct DeviceInfo {
 };
 // Vendor's nominal peak of matrix products with operands of this type, in dense TFLOP/s (without
 // sparsity), lowered to the device's maximum clock: the denominator of MFU. float32 and float64:
-// without tensor cores. 0: unknown.
+// without tensor cores; any other type: as 16-bit floats. 0: unknown compute capability.
 double nominal_tflops(const DeviceInfo& info, DType operands);
 
 // In-order queue of device work; does not own it. raw: a cudaStream_t.
@@ -65,7 +66,8 @@ class Staging;      // engine/device/cuda/staging.h
 enum class AttentionPath { kCudnn, kTensorCores, kPlain, kPagedTensorCores, kPagedPlain };
 inline constexpr size_t kAttentionPaths = 5;
 
-// A library's handle on one device. Owned by the context; defined and used in engine/ops/cuda/.
+// A library's handle on one device, owned by the context. Subclasses: BlasLt
+// (engine/ops/gemm/blas_lt.cuda.h) and Attention (engine/ops/attention/cudnn_attention.cuda.cpp).
 struct LibraryHandle {
   LibraryHandle() = default;
   LibraryHandle(const LibraryHandle&) = delete;
@@ -88,14 +90,15 @@ struct Context {
   std::shared_ptr<LibraryHandle> blas;       // cuBLASLt's
   std::shared_ptr<LibraryHandle> attention;  // cuDNN's; null: our own kernels are used
   std::string no_attention;                  // reason why `attention` is null
-  std::shared_ptr<Staging> staging;
-  std::shared_ptr<WaitTimes> waits;
-  std::shared_ptr<LaunchTimes> times;  // null: calls are not timed
-  bool deterministic = true;
+  std::shared_ptr<Staging> staging;          // of upload() and download()
+  std::shared_ptr<WaitTimes> waits;          // of wait_for()
+  std::shared_ptr<LaunchTimes> times;        // null: calls are not timed
+  bool deterministic = true;                 // the attention library gives equal calls equal bits
   bool autotune = false;  // time the library's algorithms for each product once; not reproducible
-  bool synchronous = false;          // wait after every launch, so that an error names its op
+  // Waits after every launch and library call, so that an error names its op.
+  bool synchronous = false;
   int64_t launches = 0;              // kernels and library calls so far
-  std::optional<bool> kernels_wait;  // in begin_kernel() (launch.h); set by the first launch
+  std::optional<bool> kernels_wait;  // all do, in begin_kernel() (launch.h); set at first launch
   bool capturing = false;            // inside capture() of engine/device/graph.h
   int64_t library_moves = 0;  // relocations of libraries' workspaces, whose addresses recorded
                               // work contains
@@ -113,7 +116,8 @@ inline void count_attention(Context& gpu, AttentionPath path) {
   ++gpu.attention_calls[static_cast<size_t>(path)];
 }
 
-// Opens device number `device`. Throws InputError with the reason if it cannot be used.
+// Opens device number `device` (from 0, of the visible ones). Throws InputError with the reason if
+// there is no such device, Error if a call of the runtime fails.
 std::unique_ptr<Context> open(int device);
 
 // --- implemented with the runtime ---
@@ -133,22 +137,23 @@ TRIREME_CUDA_DECL void copy_async(Context& gpu, const Stream& stream, void* dst,
 TRIREME_CUDA_DECL void upload(Context& gpu, void* device, const void* host, int64_t bytes);
 // Copies to pageable memory; waits for the main stream. Not for use inside a step.
 TRIREME_CUDA_DECL void download(Context& gpu, void* host, const void* device, int64_t bytes);
+// Sets `bytes` bytes to `value` (0 to 255) on `stream`.
 TRIREME_CUDA_DECL void fill_bytes(Context& gpu, const Stream& stream, void* device, int value,
                                   int64_t bytes);
 
-TRIREME_CUDA_DECL Event make_event(Context& gpu);
+TRIREME_CUDA_DECL Event make_event(Context& gpu);  // without timing; see timing.h
 TRIREME_CUDA_DECL void destroy_event(void* raw);
 TRIREME_CUDA_DECL void record(const Event& event, const Stream& stream);
 TRIREME_CUDA_DECL void wait(const Stream& stream,
                             const Event& event);  // the stream waits, not the host
-// Makes the main stream wait for work of another stream and measures how long it waits there:
-// exposed communication time. At most 16384 waits are measured before their times are taken.
-// waits_counted: waits measured whose times were not taken yet. take_wait_seconds: total of the
-// first `count` of them, which the stream must have completed.
+// wait_for: makes the main stream wait for work of another stream and measures how long it waits
+// there: exposed communication time. At most 16384 waits are counted; while that many are, further
+// ones are not measured. waits_counted: waits measured and not yet removed. take_wait_seconds:
+// removes the first `count` of them, which the stream must have completed, and returns their total.
 TRIREME_CUDA_DECL void wait_for(Context& gpu, const Event& event);
 TRIREME_CUDA_DECL int64_t waits_counted(const Context& gpu);
 TRIREME_CUDA_DECL double take_wait_seconds(Context& gpu, int64_t count);
-TRIREME_CUDA_DECL bool done(const Event& event);
+TRIREME_CUDA_DECL bool done(const Event& event);         // all work before record() has completed
 TRIREME_CUDA_DECL void synchronize(const Event& event);  // the host waits
 TRIREME_CUDA_DECL void synchronize(Context& gpu, const Stream& stream);
 

@@ -3,10 +3,11 @@
 //
 //   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, a...);
 //
-// Checks the grid against the device's limits, launches nothing for an empty grid, allows dynamic
-// shared memory above 48 KiB, and checks for launch errors. The name marks the launch for profilers
-// (NVTX). The kernel must begin with begin_kernel(), since the previous kernel may still be
-// running. Under the emulator (TRIREME_EMULATED) the same call queues the kernel's body there.
+// Checks the grid against the device's limits (CheckFailed), launches nothing for an empty grid,
+// allows dynamic shared memory above 48 KiB, and checks for launch errors (Error). The name marks
+// the launch for profilers (NVTX). The kernel must begin with begin_kernel(), since the previous
+// kernel may still be running. Under the emulator (TRIREME_EMULATED) the same call queues the
+// kernel's body there.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,8 +23,8 @@ struct Grid {
     int64_t x = 1, y = 1, z = 1;
   };
   CudaBlocks blocks = {};
-  int threads = 256;         // a multiple of 32
-  int64_t shared = 0;        // bytes of dynamic shared memory
+  int threads = 256;         // per block: a multiple of 32, at most 1024
+  int64_t shared = 0;        // bytes of dynamic shared memory per block
   Stream* stream = nullptr;  // null: the main stream
 };
 
@@ -72,9 +73,10 @@ void launch(Context& gpu, const char* op, void (*kernel)(P...), const Grid& grid
 }
 
 // First statement of every kernel. It allows blocks of the next kernel to start, and waits until
-// the writes of earlier kernels are visible (programmatic dependent launch, CUDA Programming Guide;
-// compute capability 9.0 and up, else no effect). before(): work to run while earlier kernels may
-// still write, such as a prefetch into the L2 cache; it must use no values from memory.
+// the writes of earlier kernels are visible (programmatic dependent launch, CUDA Programming
+// Guide). before(): work to run while earlier kernels may still write, such as a prefetch into the
+// L2 cache; it must use no values from memory. Code for compute capabilities below 9.0 does none of
+// this and does not call before().
 template <class Before>
 __device__ void begin_kernel([[maybe_unused]] const Before& before) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -87,6 +89,7 @@ __device__ inline void begin_kernel() {
   begin_kernel([] {});
 }
 
+// Blocks for n items, rounded up; 0 if n is 0.
 inline int64_t blocks_for(int64_t n, int64_t per_block) { return (n + per_block - 1) / per_block; }
 
 }  // namespace trireme::cuda

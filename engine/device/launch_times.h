@@ -14,11 +14,13 @@ namespace trireme::cuda {
 struct LaunchTime {
   std::string name;  // of the launch; a matrix product includes its sizes
   int64_t calls = 0;
-  double seconds = 0;
+  double seconds = 0;  // of all calls
 };
 
+// Discards times that were not taken.
 TRIREME_CUDA_DECL void start_launch_times(Context& gpu);
-// Ends timing, waits for the calls and returns their times, longest first.
+// Ends timing, waits for the calls and returns their times, longest total first. CheckFailed if
+// timing is off.
 TRIREME_CUDA_DECL std::vector<LaunchTime> take_launch_times(Context& gpu);
 
 }  // namespace trireme::cuda

@@ -1,7 +1,7 @@
 // Tensor-core matrix products of 16-bit floats or int8 by one warp: each of the 32 lanes has a
 // fragment of every matrix in its registers (PTX ISA, "Warp-level matrix instructions"). All lanes
-// must call them. For CUDA sources only; under TRIREME_EMULATED the lanes exchange their values and
-// compute the same.
+// must call them. For CUDA sources only. Under TRIREME_EMULATED the lanes exchange their values and
+// compute the same product; sums of floats may be rounded differently.
 //
 // With g = lane / 4 and t = lane % 4, and each register two neighbouring elements, the lower half
 // first:
@@ -98,8 +98,9 @@ __device__ void load_matrices(uint32_t (&to)[4], const void* row) {
   }
 }
 
-// Copies 16 bytes from global to shared memory without passing through registers; zeros if not
-// `valid`. Visible after wait_copies and a barrier.
+// Copies 16 bytes from global to shared memory, both 16-byte aligned, without passing through
+// registers. Stores zeros, and does not read `global`, if not `valid`. Visible after wait_copies
+// and a barrier.
 __device__ inline void copy_async_16(void* shared, const void* global, bool valid) {
   struct Bytes {
     uint64_t v[2];

@@ -40,8 +40,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends. Small pieces are collected in a buffer of 64 KiB; large ones are passed to the system
-  // directly, and their writeback is started at once, so that commit() finds little left to do.
+  // Appends. Small pieces are collected in a buffer of 64 KiB; larger ones are passed to the system
+  // directly. Writeback is started after every 8 MiB, so that commit() finds little left to do.
   // Bytes already in place (kept()) are skipped.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view characters);
@@ -57,6 +57,7 @@ class AtomicFile {
   bool discarded_partial() const { return journal_ != nullptr && journal_->discarded_partial(); }
   // Skips the next `bytes` bytes, which must be kept, in place of writing them.
   void skip(int64_t bytes);
+  // Reads bytes of the earlier partial file from `offset` on; all must be kept.
   void read_kept(int64_t offset, std::span<std::byte> destination) const;
 
   int64_t size() const { return size_; }  // bytes written or skipped so far
@@ -84,24 +85,27 @@ class AtomicFile {
 };
 
 void write_file_atomically(const std::string& path, std::string_view contents);
-// Contents of a small text file; InputError if it cannot be read or is larger than max_bytes.
+// Contents of a small regular file; InputError if it cannot be read, is larger than max_bytes or is
+// a Git LFS pointer.
 std::string read_small_file(const std::string& path, int64_t max_bytes = 64 << 20);
 
 // Reads destination.size() bytes at `offset` of an open file; InputError naming `path` if the file
-// is shorter.
+// is shorter, FileError if it cannot be read.
 void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
                 const std::string& path);
 
-// Appends all the bytes to an open file in one call, or none: after a partial write (full disk) it
-// truncates the file to its earlier size. Returns 0, or the errno of the failure, for records whose
-// loss must not end the program; FileError only if the truncation fails.
+// Appends all the bytes to an open file in one write(), or none: after a partial write (full disk)
+// it truncates the file to its earlier size. The descriptor's offset must be the end of the file.
+// Returns 0, or the errno of the failure (ENOSPC after a partial write), for records whose loss
+// must not end the program; FileError only if the truncation fails.
 int append_whole(int descriptor, const std::string& path, std::string_view bytes);
 
-// Makes renames and creations inside `directory` durable.
+// Makes renames and creations inside `directory` durable, as far as the file system can.
 void sync_directory(const std::string& directory);
-// Creates the directory and its parents; InputError naming the one that cannot be created.
+// Creates the directory and its parents; FileError naming `directory` if one of them cannot be
+// created.
 void make_directories(const std::string& directory);
-// Removes a directory tree or a file, if present. InputError if the system refuses.
+// Removes a directory tree or a file, if present. FileError if the system refuses.
 void remove_tree(const std::string& path);
 
 }  // namespace trireme

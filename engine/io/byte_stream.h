@@ -14,7 +14,7 @@ namespace trireme {
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  // Reads up to `capacity` bytes and returns their number; 0 at the end.
+  // Reads up to `capacity` decompressed bytes and returns their number; 0 only at the end.
   virtual size_t read(char* out, size_t capacity) = 0;
   virtual int64_t position() const = 0;  // bytes of the file on disk consumed so far
 };

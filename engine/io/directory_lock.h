@@ -23,7 +23,7 @@ class DirectoryLock {
   DirectoryLock& operator=(const DirectoryLock&) = delete;
 
   // Whether the directory's path still leads to the locked file: false once it was removed, moved
-  // or replaced; true while the file system does not respond.
+  // or replaced; true while the path cannot be inspected for any other reason (I/O error).
   bool holds() const;
   // Warning that the file system has no locks and the directory is not protected; else empty.
   const std::string& warning() const { return warning_; }

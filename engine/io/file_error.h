@@ -10,12 +10,13 @@
 namespace trireme {
 
 // Bytes an unprivileged process can still write on the file system of `path`, or of its nearest
-// existing parent; none if the system does not report them.
+// existing parent; nullopt if the system does not report them.
 std::optional<int64_t> free_bytes_at(const std::string& path);
 
 // Throws FileError for a failed system call on a file, with one form of message:
 //   cannot <action> <path>: <reason>; <what to do>
-// bytes_needed: named, with the free space, if the cause is a lack of space; 0: unknown.
+// bytes_needed: bytes still to write; named, with the free space, if their lack may be the cause.
+// 0: unknown, not named.
 [[noreturn]] void fail_file(const char* action, const std::string& path, int error_number,
                             int64_t bytes_needed = 0);
 
@@ -32,8 +33,9 @@ class FileError : public InputError {
   int error_number_;
 };
 
-// Returns whether `path` exists. Throws FileError if that is unknown (a permission, an I/O error),
-// and for a link whose target is absent: it may be on a file system that is not mounted yet.
+// Returns whether `path` exists. Throws FileError if stat() fails for any reason but an absent name
+// (a permission, an I/O error, a parent that is a file), and for a link whose target is absent: it
+// may be on a file system that is not mounted yet.
 bool is_present(const std::string& path);
 
 }  // namespace trireme

@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-// kSamples: the first MiB and 64 samples of 4 KiB, for files too large to be read in full.
+// kWhole: every byte. kSamples: the first MiB and 64 samples of 4 KiB spread evenly over the file,
+// for files too large to be read in full; a file of at most 1 MiB is read in full.
 enum class FileReading { kWhole, kSamples };
 
 // Adds a file's size and contents to a checksum; returns the size. Throws InputError if the file

@@ -29,8 +29,9 @@ struct GgufType {
   int64_t block = 1;           // numbers in a block
   int64_t block_bytes = 0;     // of a block
   std::optional<DType> dtype;  // stored as this dtype; absent: quantized, or no such DType
-  void (*decode)(const std::byte* block, float* numbers) = nullptr;  // readable quantized types
-  void (*encode)(const float* numbers, std::byte* block) = nullptr;  // writable quantized types
+  // Conversion of one block; null for types stored as `dtype` and for unsupported quantized types.
+  void (*decode)(const std::byte* block, float* numbers) = nullptr;
+  void (*encode)(const float* numbers, std::byte* block) = nullptr;
 };
 // nullptr for an unknown type.
 const GgufType* gguf_type(uint32_t id);
@@ -44,7 +45,9 @@ const GgufType* gguf_type(std::string_view name);
 //   Q4_K   s and m per 32 numbers, with the smallest squared error among 13 scales around the one
 //          that covers the whole range, each refitted to its codes by least squares; the largest s
 //          and m become 63
-//   Q6_K   the same without m, per 16 numbers; the largest |s| becomes -128
+//   Q6_K   s per 16 numbers, with the smallest squared error among 17 scales around the one that
+//          gives the number of the largest |x| the code -32, each refitted to its codes by least
+//          squares; the largest |s| becomes -128
 //
 // Deterministic: equal numbers give equal bytes on every machine. The formats are ggml's; for K
 // types ggml searches differently and may choose other codes.

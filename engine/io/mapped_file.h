@@ -12,7 +12,8 @@ namespace trireme {
 class MappedFile {
  public:
   MappedFile() = default;
-  // InputError if it cannot be opened or is not a regular file. An empty file maps to no bytes.
+  // InputError if it cannot be opened or mapped, or is not a regular file. An empty file maps to no
+  // bytes.
   explicit MappedFile(std::string path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

@@ -18,7 +18,7 @@ void guard_mapping(std::span<const std::byte> mapping, int descriptor, const std
 void release_mapping(std::span<const std::byte> mapping) noexcept;
 
 // Throws InputError if the file of the guarded mapping that contains `part` has been truncated
-// since it was mapped.
+// since it was mapped. No effect if `part` is empty or in no guarded mapping.
 void check_mapping(std::span<const std::byte> part);
 
 }  // namespace trireme

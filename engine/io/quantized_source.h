@@ -34,9 +34,9 @@ namespace trireme {
 struct Quantization {
   enum class Method { kFp8, kGptq, kAwq, kScaledFloat, kScaledInt, kPackedInt, kMxfp4 };
   Method method = Method::kFp8;
-  // Block size of fp8 and compressed-tensors; -1: all. kPackedInt: blocks of 1 row.
+  // Block size of fp8 and compressed-tensors; -1: all rows or columns. kPackedInt: blocks of 1 row.
   int64_t block_rows = 128, block_columns = 128;
-  int64_t bits = 4;                     // gptq and kPackedInt: 4 or 8
+  int64_t bits = 4;                     // gptq and kPackedInt: 4 or 8; awq: 4
   bool symmetric = true;                // kPackedInt: no zero points
   int64_t group_size = 128;             // gptq without g_idx, awq; -1: all inputs are one group
   bool stores_unshifted_zeros = false;  // gptq_v2: the file stores z, not z - 1

@@ -11,9 +11,9 @@
 namespace trireme {
 
 // Runs `work` on every rank; rank 0 passes all results, in rank order, to `decide`; every rank
-// returns its result. If `work` on any rank or `decide` throws, rank 0 runs `undo` and every rank
-// throws: an InputError if all failures were InputErrors, else an Error; it names the ranks on
-// which `work` failed, if there are several ranks.
+// returns the result of `decide`. If `work` on any rank or `decide` throws, rank 0 runs `undo`,
+// whose exceptions are ignored, and every rank throws: an InputError if all failures were
+// InputErrors, else an Error. With several ranks it names those on which `work` failed.
 nlohmann::json agree(
     const CheckpointRanks& ranks, const std::function<nlohmann::json()>& work,
     const std::function<nlohmann::json(const std::vector<nlohmann::json>&)>& decide,

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-inline constexpr int64_t kJournalStep = int64_t{1} << 20;
+inline constexpr int64_t kJournalStep = int64_t{1} << 20;  // bytes
 
 class ResumeJournal {
  public:
@@ -24,15 +24,16 @@ class ResumeJournal {
   ResumeJournal(const ResumeJournal&) = delete;
   ResumeJournal& operator=(const ResumeJournal&) = delete;
 
-  int64_t kept() const { return kept_; }
+  int64_t kept() const { return kept_; }  // bytes, a multiple of kJournalStep
   bool discarded_partial() const {
     return discarded_partial_;
   }                                           // an earlier file had another identity
   bool empty() const { return steps_ == 0; }  // no prefix is worth keeping
-  // Records the checksum of the file up to the next multiple of kJournalStep, which must have been
-  // passed to the system. If the journal cannot be written, only a shorter prefix is kept.
+  // Records `sum`, the checksum of all bytes of the file up to the next multiple of kJournalStep.
+  // They must have been passed to the system. If the journal cannot be written, only a shorter
+  // prefix is kept.
   void append(uint64_t sum);
-  void remove() noexcept;
+  void remove() noexcept;  // removes the journal file
 
  private:
   std::string path_;

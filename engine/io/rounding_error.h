@@ -14,9 +14,9 @@ struct RoundingError {
   // Adds the errors of `rounded`, which has as many numbers as `exact`.
   void add(std::span<const float> exact, std::span<const float> rounded);
   void add(const RoundingError& other);
-  double relative()
-      const;  // sqrt(squared_error / sum_of_squares): relative root mean square; 0 if all are 0
-  double worst() const;  // max_error / max_abs; 0 if all are 0
+  // sqrt(squared_error / sum_of_squares): relative root mean square; 0 if all w are 0.
+  double relative() const;
+  double worst() const;  // max_error / max_abs; 0 if all w are 0
 };
 
 }  // namespace trireme

@@ -51,6 +51,8 @@ class SafetensorsReader {
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const SafetensorsEntry* find(std::string_view name) const;  // nullptr when absent
+  // Bytes of the mapped file, valid for the reader's lifetime. InputError if the file has been
+  // truncated since it was opened.
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
   // View of the mapped file, valid for the reader's lifetime. InputError if the name is absent, the
   // dtype is not one of DType, there are more than kMaxRank dimensions, or the data is not aligned.
@@ -66,11 +68,14 @@ struct SafetensorsSpec {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  const char* dtype_name = nullptr;  // name in the file, for codes whose type DType lacks
+  // Name in the file, for a type of the same size that DType lacks ("F8_E4M3" as kU8); null: that
+  // of dtype.
+  const char* dtype_name = nullptr;
 };
 
 std::string safetensors_dtype_name(DType dtype);  // "F32"
 // Header: 8 bytes of length and the padded JSON, for tensors whose data follow in this order.
+// CheckFailed for a name that appears twice.
 std::string safetensors_header(const std::vector<SafetensorsSpec>& tensors,
                                const std::map<std::string, std::string>& metadata);
 
@@ -81,8 +86,8 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsSpec>& tensors,
                     const std::map<std::string, std::string>& metadata = {},
                     const std::string& resume_as = "");
-  // Skips the first of the next `elements` elements that are kept (AtomicFile::kept()), and returns
-  // their number. Call before writing any of them.
+  // Skips those of the next `elements` elements that are entirely kept (AtomicFile::kept()), and
+  // returns their number. Call before writing any of them.
   int64_t skip_kept(int64_t elements, DType dtype);
   // Skips the next `bytes` bytes if all are kept; returns whether it did.
   bool skip_kept_whole(int64_t bytes);

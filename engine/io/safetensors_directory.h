@@ -5,7 +5,7 @@
 //
 // Untrusted input: the index's file names must be plain names, the shards' headers are checked
 // (safetensors.h), and both must name the same tensors. Missing and superfluous tensors are listed
-// in one InputError.
+// in one InputError, up to 12 of each.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,8 @@ class SafetensorsDirectory : public TensorSource {
  public:
   // path: a directory, or one .safetensors file.
   explicit SafetensorsDirectory(const std::string& path);
-  // Bytes of a tensor of this source as stored, mapped for the lifetime of this object.
+  // Bytes of an element of tensors() as stored, mapped for the lifetime of this object. InputError
+  // if the file has been truncated since it was opened.
   std::span<const std::byte> bytes(const SourceTensor& tensor) const;
   std::vector<std::string> files() const override;
 
@@ -47,7 +48,8 @@ class SafetensorsDirectory : public TensorSource {
   Descriptors descriptors_;  // one per reader
 };
 
-// Whether `path` has such weights: a directory with either file, or a file with this extension.
+// Whether `path` has such weights: a directory with model.safetensors or the index, or a file that
+// ends in .safetensors.
 bool holds_safetensors(const std::string& path);
 
 }  // namespace trireme

@@ -6,7 +6,8 @@
 //
 // A save writes step-N.tmp, fsyncs, renames, updates `latest`, then prunes. A kill at any moment
 // leaves the previous checkpoints intact; leftovers (*.tmp, *.deleting) are removed by the next
-// save without resume_as.
+// save without resume_as. Saving a step that exists replaces it: atomically if the file system can
+// exchange two names (RENAME_EXCHANGE), else the old one is removed just before.
 #pragma once
 
 #include <functional>
@@ -38,8 +39,8 @@ struct CheckpointPart {
   std::string kind, name;
   std::vector<int64_t> shape;  // of the whole logical tensor
   TensorBox box;               // empty: the whole tensor
-  int64_t begin = 0;           // of the flattened box
-  ConstTensor data;            // contiguous; its numel() elements start at `begin`
+  int64_t begin = 0;           // index of data's first element in the flattened box
+  ConstTensor data;            // contiguous; elements [begin, begin + numel()) of that box
 };
 
 struct SaveOptions {
@@ -58,8 +59,8 @@ struct SaveOptions {
   using Take = std::function<void(Bytes)>;
   std::function<void(const ConstTensor& data, int64_t first, const Take& take)> read = {};
   std::function<void()> finish_reading = {};
-  // Called with the bytes of this rank's shard written or kept so far, on the thread that calls
-  // `take`.
+  // Called with the bytes of this rank's shard, header included, that are written or kept so far:
+  // for kept ones on the thread of save_checkpoint(), for others on the thread that calls `take`.
   std::function<void(int64_t done)> progress = {};
   // Text that determines the shards' bytes, for AtomicFile's resume_as: an interrupted save of the
   // same content is resumed. One rank only.
@@ -74,10 +75,11 @@ struct SavedCheckpoint {
   std::string warning;               // set if the checkpoint is safe but pruning failed
 };
 
-// Saves a checkpoint; collective over `ranks`. `state`: a JSON object or null, stored unchanged;
-// rank 0's is used. Throws on *every* rank if any rank fails, as agree() does (rank_agreement.h). A
-// full disk is detected before writing if the file system reports its free space. A failed save
-// leaves at most files to resume from, under a name that readers ignore.
+// Saves a checkpoint; collective over `ranks`. `state`: a JSON object, stored unchanged, or null,
+// stored as {}; rank 0's is used. Throws on *every* rank if any rank fails, as agree() does
+// (rank_agreement.h). A full disk is detected before writing if the file system reports its free
+// space. A failed save leaves at most files to resume from, under a name that readers ignore. If
+// only `latest` could not be written, the new checkpoint is in place.
 SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const std::vector<CheckpointPart>& parts,
                                 const nlohmann::ordered_json& state,
@@ -100,6 +102,7 @@ class CheckpointReader {
   const CheckpointManifest& manifest() const { return manifest_; }
   int64_t step() const { return manifest_.step; }
   nlohmann::ordered_json state() const;
+  // nullptr when absent.
   const CheckpointTensor* find(std::string_view kind, std::string_view name) const;
   // As find(), but throws InputError if (kind, name) is absent or has another shape or dtype.
   const CheckpointTensor& require(std::string_view kind, std::string_view name, DType dtype,
@@ -111,8 +114,8 @@ class CheckpointReader {
             const Tensor& destination) const;
   void read_whole(const CheckpointTensor& tensor, const Tensor& destination) const;
 
-  // Reads every byte and compares checksums. Returns one line per damaged shard, naming the tensor;
-  // empty: intact. Throws FileError if a shard cannot be read.
+  // Reads every byte and compares checksums. Returns one line per damaged shard, naming all its
+  // damaged tensors; empty: intact. Throws FileError if a shard cannot be read.
   std::vector<std::string> verify() const;
 
  private:
@@ -135,7 +138,7 @@ struct NewestCheckpoint {
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true,
                                    const CheckpointDoubt& doubt = {});
 
-std::string step_directory_name(int64_t step);                           // "step-00000100"
+std::string step_directory_name(int64_t step);  // "step-00000100"; 0 <= step < 10^8
 bool parse_step_directory_name(const std::string& name, int64_t& step);  // false: not such a name
 std::string shard_file_name(size_t index, size_t count);  // "shard-00000-of-00002.safetensors"
 

@@ -17,7 +17,8 @@ struct TensorBox {
   bool operator==(const TensorBox&) const = default;
 };
 TensorBox whole_box(const std::vector<int64_t>& shape);
-// Problem with a box: rank, negative numbers, beyond the shape, product overflow; "" if valid.
+// Problem with a box: another rank than the shape, a negative start, an extent below 1, a range
+// beyond the shape, a size of the shape below 1 or an overflow of their product. "" if valid.
 std::string check_box(const TensorBox& box, const std::vector<int64_t>& shape);
 
 // Elements [begin, end) of the flattened box.
@@ -33,7 +34,7 @@ struct CommonRun {
   int64_t second_offset = 0;  // elements from the start of the second part's range
 };
 // Calls f for every maximal run common to both parts of a logical tensor of `shape`, in row-major
-// order. Cost: the number of rows of both parts. Boxes must have passed check_box().
+// order. Boxes must have passed check_box(). Cost: O(n log n) for n contiguous rows of both parts.
 void for_each_common_run(const std::vector<int64_t>& shape, const TensorPart& first,
                          const TensorPart& second, const std::function<void(const CommonRun&)>& f);
 

@@ -16,8 +16,10 @@ namespace trireme {
 
 struct SourceTensor {
   std::string name;
-  std::string dtype_name;      // name in the file: "BF16", "Q4_K"
-  std::optional<DType> dtype;  // lossless for read(), which needs a float type; absent: none
+  std::string dtype_name;  // name in the file: "BF16", "Q4_K"
+  // Type that represents every value without loss (kF32 if quantized); absent if DType has none.
+  // read() needs a float type.
+  std::optional<DType> dtype;
   std::vector<int64_t> shape;  // row-major, the last dimension varies fastest
   int64_t bytes = 0;           // in the file
   bool quantized = false;      // stored with fewer bits than `dtype`
@@ -30,7 +32,7 @@ class TensorSource {
   const std::string& path() const { return path_; }
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   const SourceTensor* find(std::string_view name) const;  // nullptr when absent
-  virtual std::vector<std::string> files() const = 0;     // that store the tensors
+  virtual std::vector<std::string> files() const = 0;     // paths of the files with the tensors
   // Reads elements [begin, begin + destination.numel()) of the flattened `tensor`, an element of
   // tensors(), rounded once to the dtype of `destination`: a contiguous float tensor on the host.
   // Needs at most 1 MiB more and, for quantized safetensors, the scales of one matrix. InputError
@@ -48,7 +50,8 @@ class TensorSource {
   std::map<std::string, size_t, std::less<>> by_name_;
 };
 
-// destination[i] = element i of `from`, of type `dtype` (float types, any alignment), rounded once.
+// destination[i] = element i of `from`, of type `dtype` (any alignment), rounded once. Both types
+// are floats, or equal.
 void convert_elements(const Tensor& destination, DType dtype, std::span<const std::byte> from);
 // The same from float32.
 void convert_elements(const Tensor& destination, std::span<const float> from);

@@ -6,8 +6,8 @@
 //   + .gz, .zst       the same, compressed
 //
 // Paths are used in the order given; a folder represents all its regular files, recursively, sorted
-// by path, without hidden ones. Empty files are skipped. A file reached twice (symbolic links) is
-// listed once.
+// by path, without hidden files and folders. Empty files are skipped. A file reached twice
+// (symbolic links) is listed once.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@ namespace trireme {
 struct TextFile {
   enum class Compression { kNone, kGzip, kZstd };
   std::string path;
-  bool json_lines = false;
-  bool may_be_array = false;  // with json_lines
+  bool json_lines = false;    // .jsonl or .json
+  bool may_be_array = false;  // .json
   Compression compression = Compression::kNone;
   int64_t bytes = 0;  // on disk
 };
 
 // Returns the files for `paths`, at least one. InputError for a path that is missing or neither a
-// file nor a folder, for a folder without text, and if all files are empty.
+// file nor a folder, for a folder without a non-empty file, if all files are empty, and if `paths`
+// is empty.
 std::vector<TextFile> list_text_files(const std::vector<std::string>& paths);
 
 }  // namespace trireme

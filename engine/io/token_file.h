@@ -30,8 +30,8 @@ enum class TokenType : uint8_t {
   kU32 = 100,
   kU64 = 101,
 };
-int64_t token_type_size(TokenType type);
-std::string_view token_type_name(TokenType type);
+int64_t token_type_size(TokenType type);           // bytes
+std::string_view token_type_name(TokenType type);  // "uint16"
 // Type that Megatron's preprocessing selects: 16 bits below 65500 ids, else 32.
 TokenType token_type_for_vocabulary(int64_t vocab_size);
 
@@ -43,7 +43,7 @@ std::string token_file_prefix(const std::string& path);
 // names the file and the problem.
 class TokenFile {
  public:
-  explicit TokenFile(const std::string& prefix);
+  explicit TokenFile(const std::string& prefix);  // with or without .bin or .idx
 
   int64_t num_tokens() const { return num_tokens_; }
   int64_t num_sequences() const { return num_sequences_; }
@@ -53,8 +53,9 @@ class TokenFile {
   int64_t sequence_length(int64_t sequence) const;  // in tokens
   int64_t document_begin(int64_t document) const;   // index of its first sequence; for
                                                     // num_documents(): num_sequences()
-  // Copies tokens [begin, begin + count) of the .bin. InputError names a value that is not a token
-  // id (negative or above int32, possible with the 64-bit types).
+  // Copies tokens [begin, begin + count) of the .bin to out (count). InputError if a value is not a
+  // token id (negative, or above int32: possible with types other than uint8 and uint16) or if a
+  // file has been truncated since it was opened; `out` is then partly written.
   void copy_tokens(int64_t begin, int64_t count, int32_t* out) const;
 
   TokenType type() const { return type_; }
@@ -81,15 +82,17 @@ class TokenFile {
   const std::byte* documents_ = nullptr;  // (documents + 1) int64
 };
 
-// Writer of a pair, of any type but kU32 and kU64. Both files grow under temporary names; commit()
-// makes both durable there, then renames the .bin first and the .idx last, so that a pair with an
-// .idx is complete. commit() replaces an existing pair, and leaves it unchanged if the disk has no
-// room for the new one.
+// Writer of a pair, of any type but kU32 and kU64. Both files grow under temporary names. commit()
+// makes both durable there, removes an existing .idx, then renames the .bin first and the .idx
+// last, so that a pair with an .idx is complete. commit() leaves an existing pair unchanged if the
+// disk has no room for the new one.
 class TokenFileWriter {
  public:
   TokenFileWriter(const std::string& prefix, TokenType type);
 
-  void add_document(std::span<const int32_t> tokens);  // one sequence
+  // Appends a document of one sequence; InputError for more than 2^31 - 1 tokens. Here and below,
+  // CheckFailed for a token that does not fit the type.
+  void add_document(std::span<const int32_t> tokens);
   // lengths: one per sequence, in tokens; they must add up to the number of tokens.
   void add_document(std::span<const int32_t> tokens, std::span<const int32_t> lengths);
   // Copies a document of another file, of any type; its tokens must fit this file's type.

@@ -1,4 +1,5 @@
-// Log messages: to stderr and, once opened, to the run's train.log. Thread-safe.
+// Log messages: to stderr and, once opened, to the run's train.log, there with a timestamp.
+// Thread-safe.
 //
 // Only rank 0 writes "info" and "debug"; every rank writes warnings and errors, with the prefix
 // "[rank N]" on ranks above 0. A progress bar is erased before a line and redrawn after it
@@ -13,16 +14,16 @@ namespace trireme {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-void set_log_level(LogLevel least);           // default: kInfo
+void set_log_level(LogLevel least);           // lowest level that is written; default: kInfo
 void set_log_rank(int rank);                  // default: 0
 void open_log_file(const std::string& path);  // appends; InputError if it cannot be opened
 void close_log_file();
 void log_message(LogLevel level, const std::string& message);
 // Reports a failure that ends the program, on any rank: "trireme: error: message", to stderr and to
-// train.log, with control characters escaped.
+// train.log, with control characters escaped and after 16 KiB cut (printable() of utf8.h).
 void report_failure(const std::string& message);
-// Writes a line that has its own timestamp (console_line.h) unchanged to stdout and to train.log;
-// rank 0 only.
+// Writes a line of console_line.h to stdout and to train.log unchanged: no timestamp is added. Rank
+// 0 only, at any log level.
 void log_line(const std::string& line);
 
 template <class... Parts>

@@ -1,5 +1,5 @@
-// Writer and reader of metrics.jsonl: one JSON object per line, numbers as the shortest decimals
-// that parse to the same double.
+// Writer and reader of metrics.jsonl: one JSON object per line, numbers as decimals that parse to
+// the same double.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,13 +10,15 @@
 
 namespace trireme {
 
-nlohmann::ordered_json step_metrics_to_json(const StepMetrics& metrics);  // dumps non-finite: null
+// Record of a step. Non-finite numbers become null when it is dumped.
+nlohmann::ordered_json step_metrics_to_json(const StepMetrics& metrics);
 
 class MetricsFile {
  public:
   MetricsFile() = default;
   // resume_step < 0: truncates the file. Otherwise keeps the records up to and including that step,
-  // so that a resumed run's file equals an uninterrupted one's; a line torn by a kill is dropped.
+  // so that a resumed run's file equals an uninterrupted one's. A last line torn by a kill is
+  // dropped; any other line that is not a record is an InputError.
   MetricsFile(std::string path, int64_t resume_step = -1);
   ~MetricsFile();
   MetricsFile(MetricsFile&& other) noexcept;
@@ -33,8 +35,8 @@ class MetricsFile {
   bool warned_ = false;
 };
 
-// Returns all complete records of a file; a torn last line is ignored, any other invalid line is an
-// InputError.
+// Returns all complete records of a file: JSON objects with an integer "step". A torn last line is
+// ignored. Any other invalid line is an InputError, and so is a file that cannot be read.
 std::vector<nlohmann::ordered_json> read_metrics(const std::string& path);
 
 }  // namespace trireme

@@ -9,10 +9,11 @@
 
 namespace trireme {
 
-// "12:34", "3:12:34", "2d 03:12"
+// "12:34" (minutes:seconds), "3:12:34", "2d 03:12" (hours:minutes); "--:--" if seconds is negative,
+// not finite or above 1e9.
 std::string format_duration(double seconds);
-std::string format_count(double count);   // 950, 12.3k, 4.56M, 7.89G
-std::string format_bytes(int64_t bytes);  // 950 B, 12.3 KiB, 4.56 MiB, 7.89 GiB
+std::string format_count(double count);   // 950, 12.3k, 4.56M, 7.89G, 1.23T
+std::string format_bytes(int64_t bytes);  // 950 B, 12.3 KiB, 4.56 MiB, 7.89 GiB, 1.23 TiB
 
 // Text of the bar, at most `columns` characters; the least important fields are left out first.
 //   pretrain  42% [########......] 840/2000  loss 1.9312  12.3k tok/s  ETA 1:23
@@ -26,7 +27,7 @@ class ProgressBar {
   ~ProgressBar();  // removes the line
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
-  void update(const StepMetrics& metrics);  // draws at most ten times a second
+  void update(const StepMetrics& metrics);  // draws at most ten times a second, and the last step
 
  private:
   std::string label_;

@@ -20,14 +20,15 @@ class TensorBoardWriter {
   TensorBoardWriter() = default;
   // Creates a new events file in `directory`, itself created if absent, for the steps from
   // first_step on, and makes TensorBoard discard these steps of earlier files, since a resumed run
-  // repeats them.
+  // repeats them. FileError if the file cannot be created.
   TensorBoardWriter(const std::string& directory, int64_t first_step);
   ~TensorBoardWriter();
   TensorBoardWriter(TensorBoardWriter&& other) noexcept;
   TensorBoardWriter& operator=(TensorBoardWriter&& other) noexcept;
 
+  // Appends scalars, stored as float32: one, or those of a step (without `extra`). If the disk is
+  // full, they are left out, with one warning.
   void scalar(int64_t step, std::string_view tag, double value);
-  // Writes the scalars of a step. If the disk is full, scalars are left out, with one warning.
   void write(const StepMetrics& metrics);
 
  private:

@@ -1,4 +1,5 @@
-// Ctx: everything an op or a layer needs besides its operands. One per rank; passed by reference.
+// Ctx: everything an op or a layer needs besides its operands. A rank has one, or one per model or
+// setup task. Passed by reference.
 #pragma once
 
 #include <functional>
@@ -13,7 +14,8 @@ namespace trireme {
 
 class GemmEngine;  // engine/ops/gemm/gemm.h: library handles and cached primitives of this rank
 
-enum class Mode { kTrain, kEval, kInfer };  // dropout in kTrain only
+// Only kTrain has dropout, router noise and a limited expert capacity.
+enum class Mode { kTrain, kEval, kInfer };
 
 struct Ctx {
   // gpu: the rank's device, which must outlive this object; nullptr: the CPU. The arena is in that
@@ -28,10 +30,11 @@ struct Ctx {
   Arena arena;         // activations and scratch
   std::unique_ptr<GemmEngine> gemm;
   Mode mode = Mode::kTrain;
-  uint64_t seed = 0;  // for dropout
-  int64_t step = 0;   // training step: part of every dropout key
-  Profile* profile = nullptr;
-  // Called with the name and the value of every named intermediate. Costs nothing if empty.
+  uint64_t seed = 0;           // of initial weights, dropout and router noise
+  int64_t step = 0;            // training step: part of every RandomKey of dropout and noise
+  Profile* profile = nullptr;  // null: ops are not timed
+  // Called by tap() with the name and the value of a layer's intermediate, except in planning runs.
+  // Empty: none.
   std::function<void(const char*, const ConstTensor&)> observer;
 
   // True in a planning run: an op checks its operands, allocates its scratch and returns.

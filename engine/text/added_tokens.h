@@ -24,7 +24,8 @@ struct AddedToken {
 };
 
 // Reads an added token with the members "id", "content" and its flags, as listed in a
-// tokenizer.json. `what` is the prefix of messages: the file.
+// tokenizer.json. `what` is the prefix of messages: the file. InputError if a member is invalid.
+// "normalized" is by default the opposite of "special", the other flags are false.
 AddedToken read_added_token(const nlohmann::json& json, const std::string& what);
 
 class AddedTokens {

@@ -24,8 +24,8 @@ namespace trireme {
 
 struct TemplateLimits {
   int64_t steps = 1'000'000;  // nodes visited, elements iterated over, and each 256 bytes of text
-  int depth = 100;
-  int64_t output = 64 << 20;  // bytes
+  int depth = 100;            // of nested calls and blocks
+  int64_t output = 64 << 20;  // bytes of the text, and of any value
 };
 
 struct RenderedChat {
@@ -51,8 +51,9 @@ class ChatTemplate {
   // Renders the template. variables: an object with "messages", "tools", "add_generation_prompt",
   // "bos_token" and so on; "tools" and "documents" are null unless given, as in transformers.
   // "chat_template" names one of several templates and is not a variable. now: the time that
-  // strftime_now formats. Throws InputError if the template refuses its input (raise_exception) or
-  // fails. May be called by several threads.
+  // strftime_now formats. Throws InputError if the template refuses its input (raise_exception),
+  // fails or exceeds `limits`, and if no template matches (chosen_chat_template()). May be called
+  // by several threads.
   RenderedChat render(const nlohmann::ordered_json& variables, const TemplateLimits& limits = {},
                       std::time_t now = std::time(nullptr)) const;
   // Returns whether the template selected for these variables reads a message member of this name

@@ -24,6 +24,7 @@ inline constexpr const char* kGgufChatTemplate = "tokenizer.chat_template";
 inline constexpr size_t kMaxChatTemplateBytes = 1 << 20;
 
 // Returns the templates of a tokenizer, given as for load_tokenizer(); none for "byte" and for "".
+// InputError for more than 64 templates and for a file above kMaxChatTemplateBytes.
 ChatTemplateSources find_chat_templates(const std::string& tokenizer);
 ChatTemplateSources chat_templates_of(const std::string& tokenizer);  // InputError if there is none
 
@@ -55,7 +56,10 @@ ChatTemplateSources chat_templates_from_json(const nlohmann::ordered_json& json)
 // a file name ("a/b"), all are written as a list to "chat_template" of tokenizer_config.json
 // instead. No effect without sources.
 void write_chat_template_files(const ChatTemplateSources& sources, const std::string& directory);
+// Returns whether every name is usable in a file name: 1 to 128 bytes, no leading dot, no slash,
+// backslash or control character.
 bool are_names_of_files(const ChatTemplateSources& sources);
+// List of {"name", "template"}, as in tokenizer_config.json.
 nlohmann::ordered_json chat_templates_to_list(const ChatTemplateSources& sources);
 // File of the template of this name, and existing template files; relative to the directory.
 std::string chat_template_file(const std::string& name);

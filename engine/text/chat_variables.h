@@ -16,7 +16,8 @@ namespace trireme {
 // mark positions with. InputError if all of them are used.
 std::string unused_noncharacter(const nlohmann::ordered_json& value);
 
-// Message member with text that the template does not read: its name and the text.
+// Message member with text that the template does not read: its name, and the text without white
+// space at its ends.
 struct MessageMember {
   std::string name, text;
 };
@@ -25,12 +26,13 @@ struct MessageMember {
 // tools given as the text of a list, and copies the assistant's reasoning to each of its names
 // (reasoning_content and thinking; reasoning if the template reads neither). Returns the members
 // with text that the template does not read, at most 64, without those of the protocol (role, ids,
-// types, weights). InputError if "messages" is not a list of objects, or if "tools" is text but not
-// a JSON list.
+// types, weights), and without reasoning if the template reads any of its names. InputError if
+// "messages" is not a list of objects, or if "tools" is text but not a JSON list.
 std::vector<MessageMember> read_chat_variables(nlohmann::ordered_json& variables,
                                                const ChatTemplate& chat);
-// Returns the names of those members whose text is not in the rendered text, each once. A template
-// may write whole messages as JSON: their text is then rendered although its member is not read.
+// Returns the names of those members whose text is in the rendered text neither as it is nor as a
+// JSON string, each once. A template may write whole messages as JSON: their text is then rendered
+// although its member is not read.
 std::vector<std::string> lost_members(const std::vector<MessageMember>& unread,
                                       const std::string& text);
 

@@ -44,12 +44,12 @@ class ConversationWriter {
 
   // Renders a conversation. variables: as for ChatTemplate::render(); bos_token, eos_token and
   // those of named_tokens() are the tokenizer's unless given; messages and tools are normalized by
-  // read_chat_variables(), and "continue_final_message" is handled by FinalMessage. InputError if
-  // "messages" is not a list of objects, or if the template refuses its input.
+  // read_chat_variables(), and "continue_final_message" is handled by FinalMessage. InputError in
+  // the cases of these two and of ChatTemplate::render().
   WrittenConversation write(nlohmann::ordered_json variables) const;
-  // Returns the special tokens that the templates write after an assistant's message. Such a token
-  // ("<|im_end|>", "<|eot_id|>") may differ from the tokenizer's EOS, and a model's files seldom
-  // list it as a stop token.
+  // Returns the special token that each template writes after an assistant's message, if any, each
+  // once. Such a token ("<|im_end|>", "<|eot_id|>") may differ from the tokenizer's EOS, and a
+  // model's files seldom list it as a stop token.
   std::vector<int32_t> ends_of_turn() const;
 
  private:

@@ -15,8 +15,10 @@ struct GgufPreTokenizer {
   bool adds_bos;           // default of add_bos_token
 };
 const GgufPreTokenizer* find_gguf_pre_tokenizer(const std::string& name);  // nullptr: unknown
+// Pre-tokenizer equivalent to the parts of a tokenizer.json; nullptr: none is.
 const GgufPreTokenizer* find_gguf_pre_tokenizer(
     const nlohmann::json& tokenizer);  // of a tokenizer.json
+// Object "pre_tokenizer" of a tokenizer.json; `composes` and `keeps_words` are not part of it.
 nlohmann::json pre_tokenizer_json(const GgufPreTokenizer& cut);
 
 }  // namespace trireme

@@ -13,14 +13,15 @@
 
 namespace trireme {
 
+// Key of an embedded tokenizer.json.
 inline constexpr const char* kGgufWhole = "tokenizer.huggingface.json";
 inline constexpr JsonLimits kGgufJsonLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
 
 // Vocabulary of a file, and token ids by the keys of kTokenRoles.
 struct GgufTokens {
   std::vector<std::string> tokens;
-  std::vector<int64_t> types;  // SentencePieces::Type
-  std::map<std::string, int64_t> ids;
+  std::vector<int64_t> types;          // SentencePieces::Type
+  std::map<std::string, int64_t> ids;  // by kTokenRoles[].gguf; absent: no such token
 
   int64_t id(const std::string& key) const {  // -1: none
     const auto found = ids.find(key);
@@ -32,8 +33,8 @@ struct GgufTokens {
 };
 
 // Returns the tokens of tokenizer.ggml.tokens, or else of the file's embedded tokenizer.json.
-// InputError if there are no tokens, if the number of types differs from that of tokens, or if the
-// id of a role is outside the vocabulary.
+// InputError if there are no tokens or more than 2^24, if the number of types differs from that of
+// tokens, if the id of a role is outside the vocabulary, or if the tokenizer.json is damaged.
 GgufTokens gguf_tokens(const GgufFile& file);
 
 // Returns a tokenizer_config.json equivalent to the file's keys, without chat templates: names of

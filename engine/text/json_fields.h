@@ -1,5 +1,5 @@
-// Field access for the parts of a tokenizer.json, with errors that name the part. For .cpp files
-// only (it includes the JSON library).
+// Field access for the parts of a tokenizer.json, with errors that name the part. `what`: prefix of
+// messages, the file and the part. For .cpp files only (it includes the JSON library).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -26,7 +26,7 @@ T field(const nlohmann::json& json, const char* name, const std::string& what) {
   }
 }
 
-// Returns the field, or `fallback` if it is missing or null.
+// Returns the field, or `fallback` if it is missing or null; InputError if it is of the wrong type.
 template <class T>
 T field_or(const nlohmann::json& json, const char* name, const std::string& what, T fallback) {
   const auto found = json.is_object() ? json.find(name) : json.end();
@@ -39,6 +39,7 @@ inline std::string type_of(const nlohmann::json& json, const std::string& what) 
 }
 
 // Returns the members of a Sequence: its list of this name, which depends on the kind of part.
+// InputError if there is no such list.
 inline const nlohmann::json& members(const nlohmann::json& json, const char* name,
                                      const std::string& what) {
   const auto found = json.find(name);

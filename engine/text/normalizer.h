@@ -15,6 +15,7 @@ class Normalizer {
  public:
   // `json`: the object "normalizer", or null for none. `what` is the prefix of messages: the file.
   Normalizer(const nlohmann::json& json, const std::string& what);
+  // InputError if the text becomes longer than 64 times its bytes plus 4096.
   std::string apply(std::string text) const;
   bool empty() const { return steps_.empty(); }
   // Maximum number of bytes that are normalized to one byte; 0: no bound is known.

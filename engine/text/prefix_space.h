@@ -9,11 +9,16 @@ namespace trireme {
 struct TokenizerConfig;
 
 // Changes normalizer, pre_tokenizer and decoder of a tokenizer.json as the tokenizer classes of
-// transformers do for add_prefix_space: the flag of ByteLevel, or the scheme of Metaspace ("first",
-// with legacy "always", without the space "never") in place of Prepend. `legacy` alone changes the
-// scheme of Metaspace for tokenizer_class LlamaTokenizer. No effect for PreTrainedTokenizerFast,
-// without these settings, or if the files agree. Throws InputError, prefixed by `name`, if they
-// differ and the precedence for this tokenizer_class is unknown.
+// transformers do for add_prefix_space of tokenizer_config.json.
+//   with ByteLevel     sets its flag add_prefix_space
+//   true, otherwise    sets the scheme of Metaspace to "first", with `legacy` to "always"; adds a
+//                      Metaspace if there is no pre_tokenizer
+//   false, otherwise   sets the scheme of Metaspace to "never"; removes Prepend from the normalizer
+//                      and Strip from the decoder
+// For tokenizer_class LlamaTokenizer, `legacy` changes the scheme of Metaspace even if the files
+// agree. Otherwise no effect if they agree, without these settings, and for PreTrainedTokenizerFast
+// and TokenizersBackend. Throws InputError, prefixed by `name`, if the files differ and the
+// precedence for this tokenizer_class is unknown, or if a Metaspace cannot be added.
 void apply_prefix_space(const TokenizerConfig& config, nlohmann::json& tokenizer,
                         const std::string& name);
 

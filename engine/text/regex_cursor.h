@@ -19,11 +19,12 @@ struct PatternCursor {
   bool done() const { return at >= text.size(); }
   // Returns the byte `ahead` positions after the next one; '\0' past the end.
   char peek(size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
-  bool take(std::string_view expected);
+  bool take(std::string_view expected);  // consumes this text if it is next; else false
   // Consumes and returns the text up to `end`, and consumes `end`; fails if it is missing.
   std::string take_until(char end);
   char32_t take_character();
   int take_number();  // -1 if there is none; fails above 100000, Oniguruma's maximum
+  // Throw InputError: the expression is invalid, or uses a construct without a translation.
   [[noreturn]] void fail(const std::string& why) const;
   [[noreturn]] void refuse(const std::string& construct) const;
 };

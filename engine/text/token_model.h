@@ -23,8 +23,9 @@ class TokenModel {
 
 // Byte-pair encoding (Sennrich et al. 2016): joins the pair of neighbouring symbols with the lowest
 // merge rank, of equal pairs the leftmost, until no pair has a merge. The initial symbols are
-// characters, or bytes with `byte_level`; those that the vocabulary lacks become byte tokens or the
-// unknown token. `json`: the object "model" of type BPE; `what` is the prefix of messages.
+// characters, or bytes with `byte_level`; those that the vocabulary lacks become byte tokens
+// (byte_fallback), else the unknown token, and are dropped if there is neither. `json`: the object
+// "model" of type BPE; `what` is the prefix of messages.
 std::unique_ptr<TokenModel> make_bpe(const nlohmann::json& json, bool byte_level,
                                      const std::string& what);
 
@@ -34,8 +35,9 @@ std::unique_ptr<TokenModel> make_bpe(const nlohmann::json& json, bool byte_level
 // all of which must exist. Words are split by sentencepiece_words.h.
 std::unique_ptr<TokenModel> make_scored_bpe(const SentencePieces& parts, const std::string& what);
 
-// Unigram language model (Kudo 2018): the most probable segmentation of the word (Viterbi).
-// `json`: the object "model" of type Unigram.
+// Unigram language model (Kudo 2018): the most probable segmentation of the word (Viterbi). A run
+// of characters that no token covers becomes byte tokens (byte_fallback), else one unknown token;
+// encode() throws InputError if there is neither. `json`: the object "model" of type Unigram.
 std::unique_ptr<TokenModel> make_unigram(const nlohmann::json& json, const std::string& what);
 
 }  // namespace trireme

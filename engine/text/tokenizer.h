@@ -28,6 +28,7 @@ class Tokenizer {
   virtual int64_t vocab_size() const = 0;  // ids are [0, vocab_size)
   virtual int32_t bos_id() const = 0;      // -1: none
   virtual int32_t eod_id() const = 0;      // EOS: ends a document and a generation; -1: none
+  // InputError for more than 1 GiB of text, except with "byte".
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const {
     return encode_text(text, options);
   }

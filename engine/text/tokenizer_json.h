@@ -5,8 +5,8 @@
 //
 // Models BPE and Unigram; post-processors TemplateProcessing, ByteLevel (which changes no id) and
 // Sequence. bos and eod are bos_token and eos_token of tokenizer_config.json. Without these keys:
-// the token that the template adds before or after a text, if it is one, else the first of these
-// that the vocabulary has:
+// the token that the template adds before a text (bos) or after it (eod), if it adds exactly one
+// there; else the first of these that the vocabulary has:
 //   bos   <|begin_of_text|>, <s>, <|endoftext|>
 //   eod   <|endoftext|>, <|end_of_text|>, </s>
 #pragma once

@@ -33,6 +33,7 @@ class Trie {
       if (node->value >= 0) visit(at, node->value);
     }
   }
+  // Returns whether any string begins with this byte.
   bool can_begin_with(char byte) const { return begins_[static_cast<uint8_t>(byte)]; }
 
  private:

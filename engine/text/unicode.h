@@ -26,7 +26,7 @@ bool is_white_space(char32_t c);  // property White_Space
 // \w of Rust's regular expressions, which includes joiners; engine/text/regex.h differs.
 bool is_word(char32_t c);
 
-// Replaces each byte that is part of no character by U+FFFD.
+// Returns the text with each byte that is part of no character replaced by U+FFFD.
 std::string valid_utf8(std::string_view bytes);
 
 }  // namespace trireme

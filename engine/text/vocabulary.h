@@ -11,7 +11,7 @@
 namespace trireme {
 
 inline constexpr int64_t kMaxTokenBytes = 4096;
-inline constexpr int64_t kMaxVocabulary = 1 << 24;
+inline constexpr int64_t kMaxVocabulary = 1 << 24;  // ids are below
 
 struct StringHash {
   using is_transparent = void;
@@ -46,7 +46,7 @@ std::vector<int32_t> byte_tokens(const Vocabulary& vocabulary);
 //
 // Each byte is spelled as a character: the visible ones of Latin-1 as themselves, the others from
 // U+0100 on. Returns the bytes of `spelled`; if a character is not in the alphabet, `spelled`
-// unchanged.
+// unchanged. Sets all_in_alphabet to whether all characters are.
 std::string byte_level_bytes(std::string_view spelled, bool& all_in_alphabet);
 
 }  // namespace trireme

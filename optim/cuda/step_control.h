@@ -1,4 +1,5 @@
-// CUDA implementations of decide_step() and gradient_scale() (optim/step_control.h).
+// CUDA implementations of decide_step() and gradient_scale() (optim/step_control.h). All pointers
+// are to GPU memory.
 #pragma once
 
 #include "engine/device/context.h"

@@ -54,7 +54,7 @@
 namespace trireme {
 
 enum class CommAlgorithm : uint8_t {
-  kAuto,  // window inside a node, ring between nodes
+  kAuto,  // window inside a node, ring between nodes; kRing if a node cannot share memory
   kRing,  // one ring over all ranks of the group, point-to-point only
   kShm,   // as kAuto, but an error if the ranks of a node cannot share memory
 };
@@ -76,10 +76,13 @@ struct MessagePath {
 
 struct CommOptions {
   CommAlgorithm algorithm = CommAlgorithm::kAuto;
-  int ranks_per_node = 0;           // 0: the real hosts; else virtual nodes of this many ranks
-  int64_t window_bytes = 25 << 20;  // largest piece of one rank in the node-local window
-  double timeout_s = 600;           // longest wait for a peer inside one operation
-  bool check_operations = false;    // debug: compare sequence, kind, bytes, dtype first
+  int ranks_per_node = 0;  // 0: the real hosts; else virtual nodes of this many ranks
+  // Upper limit on the piece of one rank that passes through the node-local window at a time.
+  int64_t window_bytes = 25 << 20;
+  double timeout_s = 600;  // longest wait for a peer inside one operation
+  // Debug: before each collective, compare its sequence number, kind, bytes, dtype, ReduceOp and
+  // root between the ranks; Error if they differ.
+  bool check_operations = false;
 };
 
 struct RankState;   // state shared by the communicators of one rank
@@ -152,7 +155,7 @@ class Communicator {
   Work all_gather_v_async(const Tensor& data);
   void reduce_scatter_v(const Tensor& data, ReduceOp op = ReduceOp::kSum);
   Work reduce_scatter_v_async(const Tensor& data, ReduceOp op = ReduceOp::kSum);
-  void broadcast(const Tensor& data, int root);
+  void broadcast(const Tensor& data, int root);  // data = that of group rank `root`, in place
   Work broadcast_async(const Tensor& data, int root);
   // out piece s = piece `rank` of rank s's in; `size` equal pieces. out and in must not overlap.
   void all_to_all(const Tensor& out, const ConstTensor& in);
@@ -162,7 +165,8 @@ class Communicator {
                     std::span<const int64_t> in_counts);
   Work all_to_all_v_async(const Tensor& out, std::span<const int64_t> out_counts,
                           const ConstTensor& in, std::span<const int64_t> in_counts);
-  // Point to point. tag in [0, kMaxTag]. The receiving tensor must have exactly the message's size.
+  // Point to point; to, from: group ranks. tag in [0, kMaxTag]. The receiving tensor must have
+  // exactly the message's size.
   static constexpr int kMaxTag = 4095;
   void send(const ConstTensor& data, int to, int tag = 0);
   void recv(const Tensor& data, int from, int tag = 0);

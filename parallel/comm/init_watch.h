@@ -1,9 +1,9 @@
 // Monitor of MPI_Init, which waits silently and without limit for a rank that never calls it
 // (another program, a stopped or hung process).
 //
-// After ten seconds the lowest rank of this machine reports which ranks have arrived. After
-// comm.timeout, at least thirty seconds, every waiting rank ends with ExitCode::kLostRank, whatever
-// MPI is doing.
+// After ten seconds the lowest rank that waits on this machine logs which ranks of the machine have
+// arrived. After comm.timeout, at least thirty seconds, every waiting rank ends with
+// ExitCode::kLostRank, whatever MPI is doing.
 #pragma once
 
 #include <condition_variable>

@@ -18,6 +18,8 @@ inline constexpr const char* kCommSecretFileVariable = "TRIREME_COMM_SECRET_FILE
 inline constexpr const char* kListenAddressVariable = "TRIREME_LISTEN_ADDRESS";
 // Descriptor of a socket that listens on MASTER_PORT, which rank 0 inherits from its launcher.
 inline constexpr const char* kListenerVariable = "TRIREME_LISTENER";
+// Options of this rank. InputError if MASTER_PORT, RANK or WORLD_SIZE is not a valid number, or if
+// the secret cannot be read or does not have 16 to 4096 characters.
 TcpOptions tcp_options_from_environment(double timeout_s);
 
 // Removes the variables by which launchers number their ranks from the environment of this process
@@ -27,8 +29,8 @@ std::string forget_launchers();
 // Removes the variables of the Slurm allocation: mpirun would start ranks on its machines, and fail
 // if it cannot reach them. Call before other threads start.
 void forget_allocation();
-// True if a running MPI launcher is an ancestor of this process; the variables alone may be left
-// over from another launch.
+// True if variables of an MPI launcher are set and an ancestor of this process is such a launcher,
+// or is not visible to this process. The variables alone may be left over from another launch.
 bool runs_under_mpi_launcher();
 
 // Environment for a child process: this process's variables, with `changed` replacing those of the
@@ -40,7 +42,7 @@ std::vector<std::string> environment_with(
 inline constexpr const char* kLeaderVariable = "TRIREME_LEADER";
 std::string leader_from_environment();
 // Set by a process that starts several groups of ranks on this machine, for each group: "2/6" for a
-// group of two that has the third and fourth of six ranks.
+// group of two that has the third and fourth of six ranks. InputError if the value is invalid.
 inline constexpr const char* kMachineRanksVariable = "TRIREME_MACHINE_RANKS";
 struct MachineRanks {
   int before = 0;  // ranks of the groups before this one

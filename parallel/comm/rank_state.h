@@ -34,7 +34,7 @@ struct RankState {
   std::vector<RankCoordinates> coordinates;  // by world rank
   int host_ranks = 0;                        // ranks on this rank's machine
   MachineRanks neighbours;                   // other groups on the same machine
-  int board_ranks = 1;                       // ranks on this rank's board, itself included
+  int board_ranks = 1;                       // on this rank's liveness board, itself included
   bool same_cores = true;       // ranks of the machine may use the same cores: not divided yet
   bool oversubscribed = false;  // some machine of the run has more ranks than cores
   int next_context = 1;         // 0 is the world's
@@ -46,21 +46,23 @@ struct RankState {
   CommWorker worker;                          // last: its operations use all of the above
 
   void count(CommKind kind, const Traffic::Counter& moved);  // adds to `traffic`
-  // Scratch memory for the operation in progress, kept for the next one. `which`: 0 or 1.
+  // Scratch memory for the operation in progress, contents undefined. `which`: 0 or 1. A request
+  // for more bytes than before invalidates the pointer returned before.
   std::byte* scratch(size_t which, int64_t bytes);
 
  private:
   std::array<Buffer, 2> scratch_;
 };
 
-// Connects this rank: compares build, formats and options with all ranks, determines which ranks
-// share a machine, sets up the board and starts the watchdog, which announces a loss. Throws
-// InputError naming the first rank that differs.
+// Connects this rank: compares build, wire format and options (all but the timeout) with all ranks,
+// determines which ranks share a machine, sets up the liveness board (Liveness::join) and starts
+// the watchdog, which announces a loss. Throws InputError naming the first rank that differs, or if
+// ranks_per_node is negative or window_bytes below 64.
 std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
                                         const CommOptions& options, const std::string& build_id,
                                         const Announce& announce = {});
 
-// Build id of the running executable: the linker's, or the file size if it has none.
+// Build id of the running executable: the linker's; without one, the file size as text.
 std::string executable_build_id();
 
 }  // namespace trireme

@@ -12,7 +12,8 @@ struct WorldOptions {
   std::string backend = "auto";  // auto: as detect_launcher() reports; mpi; tcp; single
   CommOptions comm;
   std::string build_id;  // empty: of this executable; ranks with different ids refuse to start
-  // Prints the watchdog's message about a lost rank, before the process ends (watchdog.h).
+  // Prints the message about a lost rank before the watchdog (liveness/watchdog.h) or the monitor
+  // of MPI_Init (init_watch.h) ends the process.
   std::function<void(const std::string&)> announce_loss;
 };
 
@@ -35,8 +36,9 @@ class World {
   bool shares_cores() const;
   int node() const;  // index of this rank's (virtual) node
   int nodes() const;
-  std::string backend() const;   // "single", "mpi", "tcp", "threads"
-  std::string describe() const;  // "4 ranks over mpi on 1 host, 2 nodes"
+  std::string backend() const;  // "single", "mpi", "tcp", "threads"
+  // "4 ranks over mpi on 1 host, 2 nodes", plus ", GPUs over nccl 2.28.9" with an attached GPU.
+  std::string describe() const;
   // Reason why GPU tensors are staged through host memory although comm.device_backend is auto;
   // otherwise empty.
   const std::string& device_note() const;

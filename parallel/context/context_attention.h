@@ -22,8 +22,10 @@ class ContextAttention {
 
   // Tensors that backward() needs in addition to the operands of forward().
   struct Saved {
-    Activation lse;
-    Activation qkv, out;  // of the exchanged heads; only with ulysses() > 1
+    Activation lse;  // (H / u, plan.group_tokens()), u = ulysses()
+    // Only with u > 1, of this rank's share of the heads for all tokens of its group: qkv as in
+    // UlyssesAllToAll::gather_qkv(), out (plan.group_tokens(), H / u, D).
+    Activation qkv, out;
   };
 
   // q, out (T, H, D); k, v (T, Hkv, D): this rank's tokens (plan.local_tokens()), with rotary
@@ -34,15 +36,17 @@ class ContextAttention {
                const ConstTensor& v, const ContextPlan& plan, const AttentionArgs& args,
                Saved* saved) const;
 
-  // Overwrites dq, dk, dv; none may alias an input. args.d_sinks receives a partial sum: over this
-  // rank's tokens; with Ulysses, over the group's tokens for this rank's share of the heads, and
-  // nothing for the others. If keeps_inputs(), out, q, k, v are not read and may be absent.
+  // Overwrites dq, dk, dv; none may alias an input. args.d_sinks receives a partial sum, still to
+  // be added over cp. Without Ulysses it is over this rank's tokens. With Ulysses it is over the
+  // group's tokens for this rank's share of the heads, and 0 for the other heads (with
+  // args.accumulate_sinks, these are unchanged). If keeps_inputs(), out, q, k, v are not read and
+  // may be absent.
   void backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                 const ConstTensor& dout, const ConstTensor& out, const ConstTensor& q,
                 const ConstTensor& k, const ConstTensor& v, const ContextPlan& plan,
                 const AttentionArgs& args, const Saved& saved) const;
 
-  bool keeps_inputs() const { return ulysses_ > 1; }
+  bool keeps_inputs() const { return ulysses_ > 1; }  // Saved has copies of q, k, v and out
   int ulysses() const { return ulysses_; }
   Communicator& ring() const { return *ring_; }
   Communicator& ulysses_group() const { return *ulysses_group_; }

@@ -16,14 +16,14 @@ struct ContextSpans {
 
 class ContextPlan {
  public:
-  // rank: context rank. ulysses: adjacent ranks that exchange heads. Allocates all memory here,
-  // except that for the offsets of chunks. Before build() no query sees a key, which suffices for a
-  // planning run.
+  // rank: context rank. ulysses: number of adjacent ranks that exchange heads. Allocates all host
+  // memory here, except that for the offsets of chunks. Before build() no query sees a key, which
+  // suffices for a planning run.
   ContextPlan(const ContextLayout& layout, int rank, int ulysses, const ContextSpans& spans = {});
 
-  // cu_seqlens: (documents + 1) offsets from 0 to B * S. rows: (B * S) global row of each token,
-  // the key for dropout (may be empty without dropout). Both describe the micro-batch without
-  // padding.
+  // cu_seqlens: (documents + 1) offsets from 0 to B * S. rows: (B * S) global token index of each
+  // token, by which dropout is drawn; empty if there is no dropout. Both describe the micro-batch
+  // without padding.
   void build(std::span<const int32_t> cu_seqlens, std::span<const int64_t> rows);
   // GPU only: copies the result of build() to device memory, from which the ops read it.
   void place(Ctx& ctx);
@@ -33,19 +33,19 @@ class ContextPlan {
 
   const ContextLayout& layout() const { return layout_; }
   int ulysses() const { return ulysses_; }
-  int ring() const { return group_layout_.ranks; }
+  int ring() const { return group_layout_.ranks; }  // ranks of the ring: context ranks / ulysses()
   int64_t local_tokens() const { return layout_.local_tokens(); }
   // (local_tokens) number of each local token in the micro-batch, -1 for padding.
   const std::vector<int64_t>& tokens() const { return tokens_; }
   // Tokens of a rank during attention, after the Ulysses all-to-all: ulysses() * local_tokens().
   int64_t group_tokens() const { return group_layout_.local_tokens(); }
 
-  // Step t of the ring: this rank's queries and the keys of the rank t positions before it, in
-  // parts(window) calls of the op. window: AttentionArgs::window. The views are valid until the
-  // next build().
+  // Step t of the ring, 0 <= t < ring(): this rank's queries and the keys of the rank t positions
+  // before it, in parts(window) calls of the op. window: AttentionArgs::window, in tokens; 0: none.
+  // The views are valid until the next build().
   int parts(int64_t window) const;
   AttentionSegments step(int t, int64_t window = 0, int part = 0) const;
-  // (group_tokens) int64: global row of each query, 0 for padding.
+  // (group_tokens) int64: global token index of each query; 0 for padding and without dropout.
   ConstTensor global_indices() const;
   // (group_tokens) int32: token i in row order is token order[i] as received.
   ConstTensor order() const;

@@ -10,22 +10,24 @@ namespace trireme {
 // Communication pattern: a ring of keys and values; an all-to-all of heads; or an all-to-all of
 // heads between neighbours and a ring of keys and values between their groups.
 enum class ContextCommType : uint8_t { kP2P, kA2A, kA2AP2P };
-ContextCommType parse_context_comm_type(const std::string& name);  // "p2p", "a2a", "a2a+p2p"
+// "p2p", "a2a", "a2a+p2p"; InputError for another name.
+ContextCommType parse_context_comm_type(const std::string& name);
 const char* context_comm_type_name(ContextCommType type);
 
 // Assignment of chunks to ranks (parallel/context/token_slices.h).
 enum class ContextBalance : uint8_t { kZigzag, kContiguous };
-ContextBalance parse_context_balance(const std::string& name);  // "zigzag", "contiguous"
+// "zigzag", "contiguous"; InputError for another name.
+ContextBalance parse_context_balance(const std::string& name);
 const char* context_balance_name(ContextBalance balance);
 
-// All values, the default first.
+// Names of all values, the default first.
 std::vector<std::string> context_comm_types();
 std::vector<std::string> context_balances();
 
 // Number of ranks u that exchange heads, for `ranks` context ranks with `heads` query heads each
-// (after tensor parallelism). p2p: 1. a2a: all ranks. a2a+p2p: the largest divisor of `ranks` that
-// is smaller than `ranks` and divides the heads; if `ranks` is a prime that divides the heads, all
-// ranks. 0 if there is none.
+// (after tensor parallelism); 0 if there is none. One rank: 1. p2p: 1. a2a: all ranks if `ranks`
+// divides the heads. a2a+p2p: the largest u with 1 < u < ranks that divides both `ranks` and the
+// heads; if `ranks` is a prime that divides the heads, all ranks.
 int ulysses_ranks(ContextCommType type, int ranks, int64_t heads);
 
 }  // namespace trireme

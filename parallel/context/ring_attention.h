@@ -2,8 +2,8 @@
 // Perspective"; Liu et al. 2023, "Ring Attention with Blockwise Transformers"): queries stay,
 // blocks of keys and values pass around the ring, and each step continues the online softmax.
 //
-// With N ranks, T local tokens, w bytes per element and C = T Hkv D w, the size of a rank's keys or
-// values, each rank sends exactly
+// With N > 1 ranks, T local tokens, w bytes per element and C = T Hkv D w, the size of a rank's
+// keys or values, each rank sends exactly
 //   forward    2 (N - 1) C
 //   backward   2 (N - 1) C   keys and values once more
 //            + 2 N C'        their gradients, which follow them and return to their owner; C' is C
@@ -19,7 +19,7 @@ namespace trireme {
 
 // q, out (T, H, D); k, v (T, Hkv, D): local tokens, with adjacent heads; lse (H, T). Otherwise
 // shapes, dtypes and strides as in engine/ops/attention/attention.h. Queries without keys give out
-// = 0, lse = -inf. args.sinks: one per head of q.
+// = 0, lse = -inf. args.causal must be set. args.sinks: one per head of q.
 void ring_attention_forward(Ctx& ctx, Communicator& ring, const Tensor& out, const Tensor& lse,
                             const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                             const ContextPlan& plan, const AttentionArgs& args);

@@ -60,16 +60,18 @@ void key_positions(const ContextLayout& layout, int rank, std::span<const int32_
 std::vector<int32_t> chunk_offsets(std::span<const int32_t> cu_seqlens, int64_t chunk);
 
 // Pairs of a local query of `query_rank` and a local key of `key_rank` that the query may see (same
-// document, key not later), as segments. At most one segment per document: between two ranks, the
-// queries of a document that see any keys all see the same keys, and both are contiguous.
+// document, key not later), as segments. At most one segment per document. Between two different
+// ranks, the queries of a document that see any keys all see the same keys, and both are
+// contiguous. On one rank, the segment has the document's local tokens as queries and as keys, with
+// a causal mask.
 void segments_between(const ContextLayout& layout, int query_rank, int key_rank,
                       std::span<const int32_t> cu_seqlens, std::vector<AttentionSegment>& segments);
 
 // The same pairs, in segments whose diagonal is the distance between query and key in their
 // document, so that a window can be applied. A document in both chunks of a zigzag rank has a gap
 // between the two chunks, so its pairs form two parts: each query chunk with the key chunk of the
-// same number, and the later query chunk with the earlier key chunk. Within one part the segments
-// have the form of segments_between().
+// same number, and the later query chunk with the earlier key chunk. Contiguous chunks need one
+// part. window_parts(): number of parts.
 int window_parts(const ContextLayout& layout);
 void window_segments_between(const ContextLayout& layout, int query_rank, int key_rank, int part,
                              std::span<const int32_t> cu_seqlens,

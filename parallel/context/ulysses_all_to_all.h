@@ -3,7 +3,7 @@
 // T tokens with H / u heads, in row order (ContextPlan::order), so that attention runs as if the
 // group were one rank.
 //
-// Query heads are assigned in order; u divides H. Key/value heads follow their queries. If u
+// Query heads are assigned in order; u and Hkv divide H. Key/value heads follow their queries. If u
 // divides Hkv a rank gets Hkv / u; otherwise heads are repeated, and their gradients are summed by
 // the owner of the tokens. Each rank then has Kl slots (Kl = Hkv / u without repetition); slot j of
 // member i holds key/value head source(i, j).

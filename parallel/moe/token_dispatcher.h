@@ -1,9 +1,10 @@
 // Token dispatcher of expert parallelism: sends rows to the ranks that hold their experts, and
 // back.
 //
-// Ranks form a plane of ep x etp. Expert e is on ep index i with e in piece_of(E, ep, i); the etp
-// ranks of that index hold slices of its weights. Every rank contributes different rows, sorted by
-// expert.
+// Ranks form a plane of ep x etp. Expert e of E is on ep index i with e in piece_of(E, ep, i)
+// (parallel/comm/collectives/collectives.h); the etp ranks of that index hold slices of its
+// weights. A row is the C elements of one token for one of its experts. Every rank contributes
+// different rows, sorted by expert.
 //
 //   dispatch   all_to_all_v over ep sends a row to its expert's ep index (same etp index); then
 //              every etp rank sends the rows it received to its etp peers, so that all of them have
@@ -11,9 +12,9 @@
 //   combine    the reverse: partial results are summed over etp, each rank getting the sums for the
 //              rows that it received over ep; all_to_all_v over ep returns them to their source
 //
-// Bytes sent over ep, for rows of w bytes: exactly w times the pairs whose expert is on another ep
-// index, in each direction. Over etp: w times the rows received, times (etp - 1), in each
-// direction.
+// Bytes sent by all ranks together in each direction, for rows of w bytes: over ep exactly w times
+// the rows whose expert is on another ep index; over etp w times the rows received over ep, times
+// (etp - 1).
 //
 // No collective depends on the routing: counts are exchanged by two all_gathers of a fixed size,
 // and every rank takes part in every round, even with nothing to send.
@@ -31,6 +32,7 @@
 
 namespace trireme {
 
+// Half-open range of row or expert indices.
 struct RowRange {
   int64_t begin = 0;
   int64_t end = 0;
@@ -48,7 +50,7 @@ struct ExpertRound {
     int64_t to = 0;    // sorted by expert
     int64_t rows = 0;
   };
-  std::vector<Move> moves;
+  std::vector<Move> moves;       // copies that sort the received rows by expert
   std::vector<int64_t> offsets;  // (local experts + 1) boundaries in the sorted rows
   int64_t rows() const { return offsets.back(); }
 };
@@ -72,8 +74,8 @@ class TokenDispatcher {
   // of this rank, the same on every rank of the plane. k: experts per token.
   int64_t default_bound(int64_t tokens, int64_t k) const;
 
-  // Plans a dispatch. counts (E) int64: this rank's rows for each expert. Collective over the
-  // plane.
+  // Plans a dispatch. counts (E) int64: this rank's rows for each expert. bound: rows of this
+  // rank's buffer, at least 1. Collective over the plane.
   ExpertRoute plan_dispatch(Ctx& ctx, const ConstTensor& counts, int64_t bound) const;
 
   // received (bound, C): rows of this round for the local experts, sorted by expert. rows (n, C):

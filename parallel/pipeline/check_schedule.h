@@ -7,9 +7,9 @@
 
 namespace trireme {
 
-// Checks that every rank runs each (chunk, micro-batch) forward once and, in training, backward
-// once, whole or in halves; that indices are in range; and that no rank waits forever. Otherwise
-// throws InputError beginning with `what`.
+// Checks that there is one list per stage; that every rank runs each (chunk, micro-batch) forward
+// once and, in training, then backward once, whole or as input half and weight half; that indices
+// are in range; and that no rank waits forever. Otherwise throws InputError beginning with `what`.
 void check_schedule(const Schedule& schedule, const std::string& what);
 
 }  // namespace trireme

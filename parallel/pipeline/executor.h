@@ -30,8 +30,8 @@ class PipelineStage {
 
 struct PipelineReport {
   double seconds = 0;        // of the whole run on this rank
-  double idle_seconds = 0;   // part of it spent waiting for messages
-  double first_seconds = 0;  // part of that before the first instruction: the pipeline fills
+  double idle_seconds = 0;   // part of `seconds` spent waiting for messages, received or sent
+  double first_seconds = 0;  // part of idle_seconds before the first instruction: pipeline fill
   int peak_in_flight = 0;    // as in Timeline::Rank
 };
 

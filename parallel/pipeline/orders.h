@@ -1,5 +1,5 @@
-// Instruction order of one rank in each family of schedules: pure functions of p, v, m and the
-// rank.
+// Instruction order of one rank in each family of schedules: pure functions of p (stages), v
+// (chunks per rank), m (micro-batches) and the rank.
 #pragma once
 
 #include "parallel/pipeline/schedule.h"
@@ -16,8 +16,9 @@ Order gpipe_order(int micro_batches);
 Order one_f_one_b_order(int stages, int micro_batches, int rank);
 // Narayanan et al. 2021, 2104.04473 section 2.2; stages divides micro_batches. 1F1B with one chunk.
 Order interleaved_order(int stages, int chunks, int micro_batches, int rank);
-// Qi et al. 2023, 2401.10241: memory 1 is ZB-H1, 2 is ZB-H2, in the order whose idle time is that
-// of the paper's formulas.
+// Qi et al. 2023, 2401.10241. memory: 1 for ZB-H1, 2 for ZB-H2; at most memory (p - 1) + 1
+// micro-batches are in flight. The idle time is that of the paper's formulas under the conditions
+// of idle_formula() (parallel/pipeline/simulate.h).
 Order zero_bubble_order(int stages, int micro_batches, int rank, int memory);
 
 }  // namespace trireme

@@ -44,9 +44,10 @@ struct RankProgram {
   std::vector<int> retire_last;  // sends to wait for after the last step
 };
 
-// Programs of all ranks. The schedule has passed check_schedule() or is a built-in one. InputError
-// if between two ranks more messages are in transfer out of order than a communicator has tags
-// (custom schedules only).
+// Programs of all ranks. The schedule has passed check_schedule() or is a built-in one. The tags of
+// the messages from one rank to another count up, modulo Communicator::kMaxTag + 1. InputError if a
+// rank uses two messages with the same tag in an order other than that of sending (custom schedules
+// only).
 std::vector<RankProgram> make_programs(const Schedule& schedule);
 
 // Simulates the programs of all ranks without buffering: a message is transferred once both sides

@@ -1,8 +1,9 @@
 // Pipeline schedule: for every rank, as data, the order in which it processes micro-batches.
 //
-// A model is cut into p v chunks of layers, p = stages (ranks), v = chunks per rank. Chunk c of
-// rank r is model chunk c p + r, so that neighbouring chunks are on neighbouring ranks. Sends and
-// receives follow from the order (parallel/pipeline/program.h); nothing here depends on layers.
+// A model is cut into p v chunks of layers, p = stages (ranks), v = chunks per rank. A batch is cut
+// into m micro-batches. Chunk c of rank r is model chunk c p + r, so that neighbouring chunks are
+// on neighbouring ranks. Sends and receives follow from the order (parallel/pipeline/program.h);
+// nothing here depends on layers.
 //
 // All built-in schedules compute the weight gradients of a chunk in the order of the micro-batches,
 // so that the sums have the same bits in each of them.
@@ -36,17 +37,17 @@ enum class ScheduleKind : uint8_t {
   k1F1B,         // one forward, one backward, after p - 1 - r forwards of rank r
   kInterleaved,  // 1F1B over v chunks per rank; p divides m
   kZbH1,         // 1F1B with weight gradients in its bubble, and 1F1B's peak memory
-  kZbH2,         // p - 1 more micro-batches in flight; no bubble if F + B = 2 W (simulate.h)
+  kZbH2,         // p - 1 more micro-batches in flight; no idle_inside if F + B = 2 W (simulate.h)
   kCustom,       // from a file
 };
 const char* schedule_name(ScheduleKind kind);  // forward_only, gpipe, 1f1b, interleaved_1f1b, ...
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kGPipe;
-  std::string name;  // of the kind, or of the file
-  int stages = 1;
-  int chunks = 1;
-  int micro_batches = 1;
+  std::string name;                             // of the kind, or of the file
+  int stages = 1;                               // p
+  int chunks = 1;                               // v, per rank
+  int micro_batches = 1;                        // m
   std::vector<std::vector<Instruction>> ranks;  // one list per stage
 
   int model_chunks() const { return stages * chunks; }

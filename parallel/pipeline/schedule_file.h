@@ -11,6 +11,7 @@ namespace trireme {
 // InputError naming file and instruction. what: name of the source, for messages.
 Schedule read_schedule_file(const std::string& path);
 Schedule parse_schedule(const std::string& json_text, const std::string& what);
-std::string schedule_json(const Schedule& schedule);  // inverse of parse_schedule()
+// Inverse of parse_schedule(); the kind and the name are not written.
+std::string schedule_json(const Schedule& schedule);
 
 }  // namespace trireme

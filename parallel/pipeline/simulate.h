@@ -2,8 +2,9 @@
 //
 // A rank executes its list in order. An instruction starts when the one before it has ended and its
 // input has arrived: for a forward the output of the previous model chunk, for a backward the
-// gradient from the next chunk (at the last chunk: its own forward). Messages take `transfer`
-// between ranks and nothing within one, and no rank waits for a send.
+// gradient from the next chunk and its own forward (at the last chunk: its own forward alone), for
+// a backward of the weights the backward of the input. Messages take `transfer` between ranks and
+// nothing within one, and no rank waits for a send.
 #pragma once
 
 #include "parallel/pipeline/schedule.h"
@@ -22,7 +23,7 @@ struct StageTimes {
 
 struct Timeline {
   struct Span {
-    double start = 0, end = 0;
+    double start = 0, end = 0;  // in the unit of StageTimes
   };
   struct Rank {
     std::vector<Span> spans;  // by instruction of schedule.ranks[rank]
@@ -31,7 +32,7 @@ struct Timeline {
     // starts its next step at once (an optimizer that does not wait for all ranks).
     double idle_inside = 0;
     // Largest number of (chunk, micro-batch) pairs whose forward has begun and whose backward has
-    // not ended: their activations are stored.
+    // not ended: their activations are stored. 1 in a forward-only schedule.
     int peak_in_flight = 0;
   };
   std::vector<Rank> ranks;
@@ -49,7 +50,8 @@ struct Timeline {
 Timeline simulate(const Schedule& schedule, const StageTimes& times,
                   const std::string& what = "schedule");
 
-// Idle time of a rank in closed form (2104.04473 section 2, 2401.10241 table 2):
+// Idle time of rank r in closed form (2104.04473 section 2, 2401.10241 table 2). F, B and W are
+// forward, backward_input and backward_weight of StageTimes; p, v and m as in schedule.h.
 //   gpipe, 1f1b        (p - 1) (F + B + W)
 //   interleaved_1f1b   (p - 1) (F + B + W), the times of one chunk: 1 / v of the above if each of
 //                      the v chunks takes 1 / v of the time
@@ -63,9 +65,9 @@ struct IdleFormula {
   double idle = 0;
 };
 IdleFormula idle_formula(const Schedule& schedule, const StageTimes& times, int rank);
-// Peak in flight in closed form; -1 if there is none.
+// Timeline::Rank::peak_in_flight of rank r in closed form; -1 if there is none.
 //   gpipe m, 1f1b min(m, p - r), zb_h1 p and zb_h2 2 p - 1 (m >= 2 p - 1),
-//   interleaved min(m v, 2 (p - 1 - r) + (v - 1) p + 1) chunk visits
+//   interleaved_1f1b min(m v, 2 (p - 1 - r) + (v - 1) p + 1) if v > 1, else as 1f1b
 int peak_in_flight_formula(const Schedule& schedule, int rank);
 
 }  // namespace trireme

@@ -44,8 +44,8 @@ template <class... Parts>
 
 // "type" of errors with this status, as named by OpenAI and llama.cpp.
 const char* error_type(int status);
-// {"error":{"message":...,"type":...,"param":...,"code":...}}. Long messages are truncated, invalid
-// UTF-8 is replaced.
+// {"error":{"message":...,"type":...,"param":...,"code":...}}. Messages are truncated after 1000
+// bytes, invalid UTF-8 is replaced.
 std::string error_body(const ApiError& error);
 std::string error_body(int status, const std::string& message, const std::string& code);
 

@@ -5,6 +5,7 @@
 
 namespace trireme {
 
+// Writes choice.reported as the value of the member: an object.
 void write_logprobs(JsonWriter& json, const ResponseContext& response,
                     const GenerationChoice& choice);
 

@@ -10,22 +10,29 @@
 
 namespace trireme {
 
-inline constexpr size_t kMaxConstraintBytes = 64 << 10;  // of a schema, expression or grammar
+// Maximum bytes of a schema, expression, grammar or choice.
+inline constexpr size_t kMaxConstraintBytes = 64 << 10;
 inline constexpr size_t kMaxConstraintChoices = 1024;
 
-// Reads {"type": T, ...}. T is "text"; "json_object", with an optional schema in `schema` or
-// `json_schema.schema`; "json_schema", with either; "grammar" with `grammar`; "regex" with
-// `pattern`.
+// These three set request.constraint. ApiError 400 for an invalid value, or when another field has
+// set a constraint already.
+
+// Reads {"type": T, ...}. T is "text" (no constraint); "json_object", with an optional schema in
+// `schema` or `json_schema.schema`; "json_schema", with the schema in one of these two; "grammar"
+// with `grammar`; "regex" with `pattern`.
 void read_response_format(GenerationRequest& request, const ApiJson& value, const Field& field);
-// Reads an object with exactly one of json, json_object, regex, choice and grammar.
+// Reads an object with exactly one of json, json_object, regex, choice and grammar; json_object
+// false sets no constraint. Options of vLLM's backends are ignored where they change nothing, else
+// ApiError 501.
 void read_structured_outputs(GenerationRequest& request, const ApiJson& value, const Field& field);
-// Reads a field that is one constraint by itself. member: the same constraint's name within
-// structured_outputs.
+// Reads a field that is one constraint by itself; "" sets none. member: the same constraint's name
+// within structured_outputs.
 void read_constraint(GenerationRequest& request, const char* member, const ApiJson& value,
                      const Field& field);
 
-// Throws ApiError 400 for an unknown field that looks like a constraint, or like a misspelling of
-// one.
+// Throws ApiError 400 for a field that is not in `fields`, has a value other than null, false or
+// empty, and has a name like that of a constraint, or like a misspelling of one. object: the
+// request's body.
 void refuse_unknown_constraints(const ApiJson& object, std::span<const Field> fields);
 
 template <class Request>

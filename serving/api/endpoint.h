@@ -11,8 +11,9 @@
 
 namespace trireme {
 
-// API key that a request needs. Paths without a route need kUser. kMetrics: an admin's key, unless
-// the server has no keys or opens its metrics to all clients.
+// API key that a request needs. kOpen: none. kUser: any, or none if the server has no keys. kAdmin:
+// an admin's. kMetrics: an admin's, unless the server has no keys or opens its metrics to all
+// clients. Paths without a route need kUser.
 enum class Access { kOpen, kUser, kAdmin, kMetrics };
 
 struct Endpoint {

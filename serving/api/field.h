@@ -20,7 +20,7 @@ enum class FieldKind {
 };
 
 enum class FieldStatus {
-  kRead,
+  kRead,         // checked and used
   kIgnored,      // accepted with any value, without effect
   kUnavailable,  // not supported by this server: 501 unless its value is in `trivial`
   kRefused,      // does not belong to this endpoint: 400 unless its value is in `trivial`
@@ -29,13 +29,14 @@ enum class FieldStatus {
 struct Field {
   std::string name;
   FieldKind kind = FieldKind::kOther;
-  std::string default_json;  // empty: none
-  std::string help;
+  std::string default_json;  // default value as JSON, for documents only; empty: none
+  std::string help;          // for documents; of kUnavailable and kRefused the reason or way out
   FieldStatus status = FieldStatus::kRead;
   bool is_required = false;
+  // Bounds of a number, inclusive.
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  // Upper and lower bound of the bytes of a string, or of the entries of an array or object.
+  // Bounds, inclusive, of the bytes of a string, or of the entries of an array or object.
   size_t max_size = std::numeric_limits<size_t>::max();
   size_t min_size = 0;
   std::vector<std::string> words = {};    // allowed strings; empty: any
@@ -43,6 +44,8 @@ struct Field {
   std::vector<std::string> trivial = {};  // JSON of values that count as absent
   std::string alias_of = {};              // name of the field's own row; empty: not an alias
 
+  // These set the members above and return this row. entries(): min_size and max_size; one_of():
+  // words.
   Field& required();
   Field& range(double min_value, double max_value);
   Field& at_least(double bound);

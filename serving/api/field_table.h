@@ -19,11 +19,12 @@ namespace trireme {
 
 using ApiJson = nlohmann::ordered_json;
 
-// Parses a body as a JSON object; throws ApiError 400 for anything else. Integers of more than 64
-// bits become doubles as the object's members; nested ones keep their digits
-// (JsonLimits::long_integers).
+// Parses a body as a JSON object; throws ApiError 400 for anything else, and for arrays and objects
+// nested more than `depth` deep. An integer of more than 64 bits becomes a double if it is the
+// value of a member of this object. If it is nested deeper, it keeps its digits
+// (JsonLimits::long_integers, engine/io/strict_json.h).
 ApiJson parse_body(std::string_view body, int depth);
-bool is_long_integer(const ApiJson& value);
+bool is_long_integer(const ApiJson& value);  // an integer that has kept its digits
 // Compact JSON; long integers keep their digits.
 std::string json_text(const ApiJson& value);
 
@@ -33,18 +34,23 @@ bool read_boolean(const Field& field, const ApiJson& value);
 int64_t read_integer(const Field& field, const ApiJson& value);
 double read_number(const Field& field, const ApiJson& value);
 std::string read_string(const Field& field, const ApiJson& value);
-void check_value(const Field& field, const ApiJson& value);  // kind, allowed strings, sizes
+// Checks kind, allowed values and size of strings, and kind and size of objects and arrays. Of the
+// other kinds it checks only the size of an array for kOther; their readers check the rest.
+void check_value(const Field& field, const ApiJson& value);
 // Throws ApiError 501 (kUnavailable) or 400 (kRefused) unless the value is trivial.
 void check_unavailable(const Field& field, const ApiJson& value);
 // True if field.trivial has the value. Numbers are compared by value: 1 and 1.0 are equal.
 bool is_trivial(const Field& field, const ApiJson& value);
-// Throws ApiError 400 if two names of one field have different values.
+// Throws ApiError 400 if two names of one field have different values, neither null nor trivial.
 void check_aliases(std::span<const Field> fields, const ApiJson& object);
 // Name of a JSON value's type, with its article: "an object".
 const char* type_words(const ApiJson& value);
 
 // Checks of values inside a field. param: path of the value, such as "response_format.type".
+
+// Throws ApiError 400: the value is not `wanted` ("a string").
 [[noreturn]] void fail_type(const std::string& param, const char* wanted, const ApiJson& value);
+// Returns a string of min_bytes to max_bytes; ApiError 400 for any other value.
 std::string read_text(const std::string& param, const ApiJson& value, size_t min_bytes,
                       size_t max_bytes);
 // Throws ApiError 400 for a non-null member that is not in `known`.
@@ -56,7 +62,8 @@ class FieldTable {
  public:
   using Reader = std::function<void(Request&, const ApiJson&, const Field&)>;
 
-  // These add a row. member: of Request or a base class. preset: default value, as JSON.
+  // These add a row, and return it for further settings; the reference is valid until the next row
+  // is added. member: of Request or a base class. preset: Field::default_json.
   template <class Owner>
   Field& boolean(const char* name, bool Owner::*member, const char* preset, const char* help) {
     return add(
@@ -92,6 +99,7 @@ class FieldTable {
     field.shape = shape;
     return field;
   }
+  // Rows of the other values of FieldStatus. trivial: Field::trivial.
   void ignored(const char* name, const char* help) {
     add(name, FieldKind::kOther, "", help, {}).status = FieldStatus::kIgnored;
   }
@@ -116,8 +124,9 @@ class FieldTable {
     field.is_required = false;
     return fields_.emplace_back(std::move(field));
   }
-  // Adds the PeerField rows of an endpoint; call after its own fields. A PeerField in use without a
-  // row of its own is a program error.
+  // Adds the PeerField rows of an endpoint; call after its own fields. endpoint: letter of
+  // kPeerEndpoints. A PeerField of kUsed is either an alias of a row, or has its own row already:
+  // anything else is a program error.
   void add_peer_fields(char endpoint) {
     for (const PeerField& row : peer_fields()) {
       if (std::string_view(row.endpoints).find(endpoint) == std::string_view::npos) continue;
@@ -134,7 +143,10 @@ class FieldTable {
 
   const std::vector<Field>& fields() const { return fields_; }
 
-  // Reads an object into a request that holds the defaults. Appends unknown names to `unknown`.
+  // Reads an object into a request that holds the defaults; null values count as absent. Appends
+  // names of unknown fields to `unknown`, up to 16 in all, each truncated to 64 bytes. ApiError for
+  // an invalid, unavailable or refused field, two different values of one field, and a missing
+  // required field.
   void read(const ApiJson& object, Request& request, std::vector<std::string>& unknown) const {
     for (const auto& [name, value] : object.items()) {
       const auto at = by_name_.find(name);

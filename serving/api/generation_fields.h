@@ -7,36 +7,44 @@
 
 namespace trireme {
 
+// kMaxStopBytes: of one stop string, and of one bad word.
 inline constexpr size_t kMaxStops = 16, kMaxStopBytes = 256;
-inline constexpr size_t kMaxBiases = 1024, kMaxBadWords = 1024;
+inline constexpr size_t kMaxBiases = 1024, kMaxBadWords = 1024;  // numbers of entries
 // Maximum bytes of all bad words together: before each token, each word is compared with the end of
 // the text.
 inline constexpr size_t kMaxBadWordBytes = 16 << 10;
-inline constexpr size_t kMaxListed = 1 << 20;  // entries of any array
+inline constexpr size_t kMaxListed = 1 << 20;  // entries of an array of token ids
 inline constexpr int64_t kMaxTopLogprobs = 20;
-inline constexpr int64_t kMaxBeams = 64;
+inline constexpr int64_t kMaxBeams = 64;  // per prompt
 
 // JSON Schemas shared by several fields.
 inline constexpr char kStringsShape[] =
     R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]})";
 inline constexpr char kIdsShape[] = R"({"type":"array","items":{"type":"integer","minimum":0}})";
 
+// These return or store the value of a field; ApiError 400 if it is invalid.
+
+// Reads an array of token ids from 0 to INT32_MAX.
 std::vector<int32_t> read_ids(const Field& field, const ApiJson& value);
 // Reads a string, or an array of `min_entries` to `max_entries` strings. Each has 1 to `bytes`
 // bytes.
 std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t min_entries,
                                       size_t max_entries, size_t bytes);
-// Reads prompts: string | [string] | [int] | [[int]]. max_prompts: maximum number of prompts.
+// Reads prompts: string | [string] | [int] | [[int]], at least one and at most max_prompts; [int]
+// is one prompt. Texts may be empty, lists of ids may not.
 std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t max_prompts);
 void read_bad_words(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_stream_options(GenerationRequest& request, const ApiJson& value, const Field& field);
 
-// Checks fields against each other and against the limits. ApiError 400.
+// Checks fields against each other and against the limits. object: the request's body. ApiError
+// 400.
 void check_generation(const GenerationRequest& request, const ApiJson& object,
                       const RequestLimits& limits);
-// Checks the fields of a beam search. beams: the larger one of n and best_of.
+// Checks that the other fields are allowed with a beam search, or without one that length_penalty
+// is absent or 1. beams: the larger one of n and best_of. ApiError 400.
 void check_beam_search(const GenerationRequest& request, int64_t beams);
+// Throws ApiError 400 unless all ids are below vocab_size.
 void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t vocab_size);
 
 template <class Request>

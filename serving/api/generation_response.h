@@ -17,29 +17,31 @@ namespace trireme {
 
 class GenerationResponse {
  public:
-  // prompts: token ids of the prompts; choice i belongs to prompt i / n. The tokenizer must outlive
-  // this object.
+  // prompts: token ids of the prompts; choice i belongs to prompt i / form.n. The tokenizer must
+  // outlive this object.
   GenerationResponse(ResponseIdentity identity, ResponseForm form, const Tokenizer& tokenizer,
                      std::vector<std::vector<int32_t>> prompts);
 
   size_t choices() const { return choices_.size(); }
   // Adds output of a choice; for a stream, appends its events to `frames`. Ignored after the choice
-  // has ended. prompt: log-probabilities of the prompt's tokens, from the second on; passed only
-  // with the prompt's first choice, before any output of its other choices. tokens: next tokens of
-  // the choice. finish: set if the choice ends.
+  // has ended. prompt: next prompt tokens with log-probabilities, from the second token on. They
+  // are used only of the prompt's first choice, which must get them before its other choices get
+  // any output. tokens: next tokens of the choice. cached_prompt: prompt tokens found in the prefix
+  // cache. finish: set if the choice ends.
   void accept(size_t choice, std::span<const OutputToken> prompt,
               std::span<const OutputToken> tokens, int64_t cached_prompt,
               std::optional<FinishReason> finish, std::string& frames);
   // True if the choice has ended, by its last token or earlier by a stop string.
   bool ended(size_t choice) const { return choices_[choice]->finish != nullptr; }
-  bool done() const { return open_ == 0; }
+  bool done() const { return open_ == 0; }  // all choices have ended
 
   // Whole response; requires done().
   std::string body() const;
   // Approximate bytes of the response so far; 0 for a stream.
   int64_t held_bytes() const { return held_; }
-  Usage usage() const;
+  Usage usage() const;  // so far; a prompt counts once, not for each of its choices
   int64_t completion_tokens(size_t choice) const { return choices_[choice]->generated; }
+  // "stop" or "length"; nullptr: the choice has not ended.
   const char* finish_reason(size_t choice) const { return choices_[choice]->finish; }
 
  private:

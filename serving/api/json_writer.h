@@ -17,7 +17,7 @@ class JsonWriter {
   JsonWriter& end_array();
   JsonWriter& key(std::string_view name);
   JsonWriter& null();
-  JsonWriter& string(std::string_view utf8);
+  JsonWriter& string(std::string_view utf8);  // escapes; does not check that it is valid UTF-8
   JsonWriter& integer(int64_t value);
   JsonWriter& number(double value);  // finite; shortest form that reads back equal
   JsonWriter& number(float value);   // same, read back as a float

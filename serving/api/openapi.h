@@ -5,6 +5,7 @@
 
 namespace trireme {
 
+// Returns JSON text. version: of the server.
 std::string openapi_document(const std::string& version);
 
 }  // namespace trireme

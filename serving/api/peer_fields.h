@@ -1,7 +1,7 @@
 // Peer fields: the request fields that OpenAI, vLLM, SGLang, llama.cpp and Ollama document for the
 // endpoints served here, one row per field and group of endpoints. They complete the endpoints'
 // field tables. A peer field is used, accepted without effect, or rejected by name. A field in no
-// table is ignored.
+// table is ignored, unless it looks like a constraint (constraint_fields.h).
 #pragma once
 
 #include <span>
@@ -40,7 +40,7 @@ inline constexpr FieldLetter kPeers[] = {
     {'O', "OpenAI"}, {'V', "vLLM"}, {'S', "SGLang"}, {'L', "llama.cpp"}, {'A', "Ollama"}};
 
 std::span<const PeerField> peer_fields();
-// Values of PeerField::nothing.
+// Values of PeerField::nothing, each as JSON.
 std::vector<std::string> values_of(const char* nothing);
 
 }  // namespace trireme

@@ -14,8 +14,9 @@ namespace trireme {
 double reported_logprob(double logprob);
 
 // Writes [null, {"17": {"logprob": -0.5, "rank": 1, "decoded_token": "a"}, ...}, ...]: null for the
-// first token, then for each of `tokens` an object with that token and the most probable others,
-// keyed by id.
+// prompt's first token, then for each of `tokens` an object with that token and the most probable
+// others, keyed by id. tokens: those of the prompt from the second on. rank: by probability, from
+// 1.
 void write_prompt_logprobs(JsonWriter& json, std::span<const OutputToken> tokens,
                            const Tokenizer& tokenizer);
 

@@ -1,4 +1,4 @@
-// Markdown reference of request fields, derived from the endpoints.
+// Markdown reference of request fields and of response types, derived from the endpoints.
 #pragma once
 
 #include <string>

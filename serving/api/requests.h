@@ -13,13 +13,14 @@ namespace trireme {
 struct Constraint {
   enum class Kind { kNone, kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar, kToolCalls };
   Kind kind = Kind::kNone;
-  // Schema as JSON, regular expression, grammar or tools.
+  // By kind: JSON Schema, regular expression, grammar, or for kToolCalls the tools as JSON
+  // (serving/structured/tool_format.h). Unused for kJsonObject and kChoice.
   std::string text = {};
-  std::vector<std::string> choices = {};  // for kChoice
+  std::vector<std::string> choices = {};  // allowed texts, for kChoice
   // Tools that may be called instead of writing such a text, in the format of `text` for
-  // kToolCalls.
+  // kToolCalls; "": none.
   std::string tools = {};
-  std::string param = {};  // field that sets it
+  std::string param = {};  // name of the request's field that sets the constraint
 };
 
 struct Prompt {
@@ -32,18 +33,18 @@ struct Prompt {
 struct RequestLimits {
   int64_t sequences = 128;         // prompts times n (or best_of)
   int64_t vocab_size = INT32_MAX;  // token ids are below this
-  int json_depth = 64;
-  bool has_priorities = false;  // priorities other than 0 are allowed
+  int json_depth = 64;             // maximum nesting of arrays and objects
+  bool has_priorities = false;     // priorities other than 0 are allowed
 };
 
-// Members shared by completions and chats.
+// Members shared by completions and chats. generation_fields.h describes each field.
 struct GenerationRequest {
   std::string model;
   std::optional<int64_t> max_tokens;  // absent: up to the model's maximum length
   int64_t min_tokens = 0;
   int64_t n = 1;
   double temperature = 1, top_p = 1, min_p = 0, typical_p = 1;
-  int64_t top_k = 0;  // 0: all
+  int64_t top_k = 0;  // 0 and -1: all
   double repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
   std::optional<int64_t> seed;
   bool beam_search = false;  // n (or best_of) beams; no sampling
@@ -58,7 +59,7 @@ struct GenerationRequest {
   bool tokens_as_ids = false;    // "token_id:17" in log-probabilities
   bool token_ids = false;        // returns the ids of prompts and completions
   bool stream = false, include_usage = false, usage_in_each = false;
-  int64_t priority = 0;
+  int64_t priority = 0;  // lower first
   std::string cache_salt;
   Constraint constraint;
   std::vector<std::string> unknown;  // unknown fields, which were ignored

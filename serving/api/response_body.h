@@ -10,7 +10,8 @@
 
 namespace trireme {
 
-// All choices must have ended.
+// choices: all that were computed, form.n per prompt, in order. All must have ended. With
+// form.returned only the best of them are written.
 std::string response_body(const ResponseContext& response,
                           std::span<const std::unique_ptr<GenerationChoice>> choices,
                           const Usage& usage);

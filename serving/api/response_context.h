@@ -22,10 +22,11 @@ struct ResponseIdentity {
 struct ResponseContext {
   ResponseIdentity identity;
   ResponseForm form;
-  const Tokenizer& tokenizer;  // must outlive this object
-  std::vector<std::vector<int32_t>> prompts;
+  const Tokenizer& tokenizer;                 // must outlive this object
+  std::vector<std::vector<int32_t>> prompts;  // token ids
 
-  // Prompt of the choice with this index, and index of that prompt's first choice.
+  // Prompt of the choice with this index, and index of that prompt's first choice. Each prompt has
+  // form.n choices.
   const std::vector<int32_t>& prompt_of(size_t choice) const;
   size_t first_of_prompt(size_t choice) const;
   // Begins the object of a whole response or of an event: the members before the choices.

@@ -17,7 +17,8 @@ namespace trireme {
 // Writer of the events for one output of the engine; appends them in the order of the calls.
 class ResponseEvents {
  public:
-  // All must outlive this object. usage: of the response so far.
+  // All must outlive this object. usage: of the response so far. Events are appended to `frames`
+  // (sse_frame.h).
   ResponseEvents(const ResponseContext& response, const Usage& usage, std::string& frames)
       : response_(response), usage_(usage), frames_(frames) {}
 
@@ -29,6 +30,8 @@ class ResponseEvents {
   // Writes for each piece of a tool call an event with its name, if it begins the call, then one
   // with its arguments, if it has any.
   void write_calls(const GenerationChoice& choice, const std::vector<ToolCallDelta::Call>& calls);
+  // Writes finish_reason and stop_reason, with the log-probabilities and ids that are not written
+  // yet. The choice must have ended.
   void write_finish(GenerationChoice& choice) {
     write_frame(choice, "", false, choice.reported_finish());
   }

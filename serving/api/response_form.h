@@ -24,10 +24,12 @@ struct ResponseForm {
   bool token_ids = false;              // writes the ids of prompts and completions
   std::vector<int32_t> stop_ids = {};  // stop token ids of the request, for stop_reason
   int64_t n = 1;                       // choices computed per prompt
-  int64_t returned = 0;  // choices returned per prompt, by log-probability per token; 0: all
+  // Choices returned per prompt: those with the highest log-probability per token. 0: all.
+  int64_t returned = 0;
   TextStreamOptions text = {};
   ToolCallOptions tools = {};  // of chats: how to find tool calls in the text
 };
+// These leave `tools` at its default: no tool calls.
 ResponseForm form_of(const CompletionRequest& request);
 ResponseForm form_of(const ChatRequest& request);
 

@@ -14,7 +14,7 @@ struct ModelCard {
   int64_t created = 0;  // seconds since 1970
   int64_t max_model_len = 0;
   std::string root = {};    // path that was loaded
-  std::string parent = {};  // of an adapter: id of its base model
+  std::string parent = {};  // of an adapter: id of its base model; "": null in the body
   int32_t adapter = -1;     // adapter slot; -1: the model alone
 };
 

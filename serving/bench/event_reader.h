@@ -11,7 +11,8 @@ class EventReader {
  public:
   // max_bytes: size limit of one event; InputError above it.
   explicit EventReader(size_t max_bytes) : max_bytes_(max_bytes) {}
-  // Calls `event` with the data of each event that `bytes` completes.
+  // Calls `event` with the data of each event that `bytes` completes; several data lines are joined
+  // by LF. Events without data are dropped.
   void feed(std::string_view bytes, const std::function<void(const std::string&)>& event);
 
  private:

@@ -1,12 +1,13 @@
 // Results of a load run, as vLLM's benchmark defines them. All times are in seconds.
 //
-//   TTFT  from sending a request to the first event with a token
+//   TTFT  from sending a request to the first event with a token; E2EL if no event has one
 //   ITL   from one event with tokens to the next: one value per gap
 //   E2EL  from sending a request to the last event with a choice
-//   TPOT  (E2EL - TTFT) / (output tokens - 1); undefined for requests of one token
+//   TPOT  (E2EL - TTFT) / (output tokens - 1); undefined for requests of one token, which meet any
+//         limit on it
 //
-// Throughputs count successful requests, over the time from the start of the run to the end of the
-// last response.
+// Throughputs are per second. They count successful requests, over the time from the start of the
+// run to the end of the last response.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct RequestOutcome {
   double sent = 0;         // time since the start of the run
   double ttft = 0, e2el = 0;
   std::vector<double> itl = {};
-  int64_t input_tokens = 0, output_tokens = 0;
+  int64_t input_tokens = 0, output_tokens = 0;  // input_tokens 0: unknown
 };
 
 struct Distribution {
@@ -38,16 +39,16 @@ struct ServiceLevel {
   bool any() const { return ttft >= 0 || tpot >= 0 || e2el >= 0; }
 };
 
-// Parses "ttft:500 tpot:50 e2el:3000", in milliseconds, each at most once. InputError names an
-// invalid bound.
+// Parses bounds such as "ttft:500", "tpot:50" and "e2el:3000", in milliseconds, each at most once.
+// InputError names an invalid bound.
 ServiceLevel parse_service_level(const std::vector<std::string>& bounds);
 
 struct LoadReport {
   double duration = 0;
-  int64_t completed = 0, failed = 0;
-  int64_t input_tokens = 0, output_tokens = 0;
-  int64_t good = 0;            // requests completed within the service level
-  int64_t max_concurrent = 0;  // maximum of successful requests in flight
+  int64_t completed = 0, failed = 0;            // requests
+  int64_t input_tokens = 0, output_tokens = 0;  // of completed requests
+  int64_t good = 0;                             // requests completed within the service level
+  int64_t max_concurrent = 0;  // maximum of successful requests in flight at the same time
   Distribution ttft = {}, tpot = {}, itl = {}, e2el = {};
 
   double request_rate() const { return static_cast<double>(completed) / duration; }

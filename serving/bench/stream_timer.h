@@ -11,17 +11,18 @@ class StreamTimer {
  public:
   StreamTimer(RequestOutcome& outcome, bool chat) : outcome_(outcome), chat_(chat) {}
 
-  // Processes an event's data, received `seconds` after the request was sent. An event with text or
-  // tool calls has tokens. So has any other, since a token may decode to no text, unless it has the
-  // role of a chat or a finish reason. InputError for an error event, with the server's message,
-  // and for an event that is not of this API.
+  // Processes an event's data, received `seconds` after the request was sent. An event has tokens
+  // if one of its choices has. A choice with text (reasoning and refusals included) or tool calls
+  // has tokens. So has one without them, since a token may decode to no text, unless it has a
+  // finish reason, the role of a chat, or, in a chat, no delta. InputError for an error event, with
+  // the server's message, and for an event that is not of this API.
   void event(const std::string& data, double seconds);
 
   // Ends the response. known_input_tokens: used if the server has sent no usage; 0: unknown.
   // InputError if the response is incomplete or has no tokens.
   void finish(int64_t known_input_tokens);
 
-  // True: token counts are the server's; false: events were counted.
+  // True: token counts are the server's. False: output tokens are the number of events with tokens.
   bool has_usage() const { return has_usage_; }
 
  private:

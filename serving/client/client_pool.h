@@ -19,8 +19,9 @@ class ClientPool {
 
   // Sends a request, as HttpClient::send() does, on an idle connection if there is one, and reads
   // the response's head. Sets `client` to the connection in use before it waits, so that closing it
-  // makes this call fail. An idle connection that the server has closed is replaced by a new one;
-  // ClientError if that fails, too.
+  // makes this call fail. If an idle connection fails, other than by `limit` or close(), the server
+  // is assumed to have closed it: the request is sent again on a new connection. ClientError if
+  // that fails, too. connect_limit and limit apply to each operation.
   boost::asio::awaitable<ResponseHead> send(const std::string& head, std::string_view body,
                                             HttpClient::Limit connect_limit,
                                             HttpClient::Limit limit,
@@ -32,7 +33,7 @@ class ClientPool {
   // Returns a connection to the pool once its response has been read. It is kept if it can be
   // reused.
   void give_back(std::shared_ptr<HttpClient> client);
-  // Closes connections that have been idle for too long; send() does that too.
+  // Closes connections that have been idle for 4 s or more; send() does that too.
   void close_old();
 
  private:

@@ -26,11 +26,11 @@ class context;
 namespace trireme {
 
 // Failure of a request: the server is unreachable, too slow, has closed the connection, or sends
-// an invalid response.
+// an invalid or too large response; or HttpClient::close() was called.
 class ClientError : public Error {
  public:
   ClientError(const std::string& what, bool timed_out) : Error(what), timed_out_(timed_out) {}
-  bool timed_out() const { return timed_out_; }
+  bool timed_out() const { return timed_out_; }  // a time limit has passed
 
  private:
   bool timed_out_;
@@ -62,7 +62,8 @@ class HttpClient {
   virtual ~HttpClient() = default;
   // Looks up the address, connects and performs the TLS handshake, each within `limit`.
   virtual Awaitable<void> connect(Limit limit) = 0;
-  // Sends a whole request. `body` must outlive the wait.
+  // Sends a whole request. head: request line and headers, with the empty line. `body` must outlive
+  // the wait.
   virtual Awaitable<void> send(std::string head, std::string_view body, Limit limit) = 0;
   // Reads the head of the response, at most 64 KiB; skips "100 Continue" and other 1xx responses.
   virtual Awaitable<ResponseHead> read_head(Limit limit) = 0;

@@ -8,7 +8,7 @@ namespace trireme {
 struct ServerAddress {
   bool tls = false;
   std::string host;  // name or address, without brackets
-  std::string port;
+  std::string port;  // 1 to 65535; default: 80, with TLS 443
   std::string base;  // prefix of every path: "" or "/base", without a final slash
 
   std::string authority() const;  // "host:port", for the header Host

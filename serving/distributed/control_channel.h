@@ -46,7 +46,7 @@ struct Message {
 
 class ControlChannel {
  public:
-  static constexpr std::chrono::milliseconds kForever{-1};
+  static constexpr std::chrono::milliseconds kForever{-1};  // receive() waits without limit
   // Default limit of accept_payloads(), in bytes.
   static constexpr int64_t kShort = 64 << 10;
 
@@ -54,14 +54,15 @@ class ControlChannel {
   ControlChannel(Socket socket, std::string peer);
   const std::string& peer() const { return peer_; }
   void name_peer(std::string peer) { peer_ = std::move(peer); }
-  // Sets the size limit of payloads received from now on, in bytes. It is kShort at first.
+  // Sets the size limit of payloads received from now on, in bytes. It is kShort at first. A
+  // message with a larger payload is invalid.
   void accept_payloads(int64_t max_bytes) { max_bytes_ = max_bytes; }
 
   // Sends a message. Any thread. Error(kLostRank) when the peer has closed the connection, or reads
   // nothing for two seconds.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
-  // Returns the next message; absent: none within `limit`. One thread. Error(kLostRank) when the
-  // peer has closed the connection, BadMessage for an invalid message.
+  // Returns the next message; absent: none within `limit`. Only one thread may receive or poll.
+  // Error(kLostRank) when the peer has closed the connection, BadMessage for an invalid message.
   std::optional<Message> receive(std::chrono::milliseconds limit);
   // Same without waiting: returns a message only if it has arrived completely.
   std::optional<Message> poll();

@@ -7,9 +7,10 @@
 //   rank -> listener: its number, process, program, a random number, proof;
 //   listener -> rank: proof.
 //
-// A pending is a connection that has not authenticated. accept() serves all of them at once, so
-// that a silent one delays no rank. There are at most kMaxPending. Each has kHandshake to
-// authenticate, or only kMinHandshake while another connection waits for its place.
+// A pending connection is one that has not authenticated yet. accept() serves all of them at once,
+// so that a silent one delays no rank. There are at most kMaxPending. Each has kHandshake to
+// authenticate. When there are kMaxPending and another peer connects, the oldest has only
+// kMinHandshake.
 //
 // On one machine the socket is an abstract Unix socket (no file), and the peer must run as the same
 // user. Across machines it is TCP on one address of this machine, not on all of them.
@@ -29,7 +30,7 @@ struct ControlAddress {
   std::string secret;  // of the job: 64 hexadecimal digits
 
   // Both members on one line, for a rank's environment or a broadcast. parse() reads it back;
-  // InputError for anything else.
+  // InputError if `where` has another form or the secret has not 64 characters.
   std::string line() const;
   static ControlAddress parse(const std::string& line);
 };
@@ -40,11 +41,12 @@ class ControlListener {
   static constexpr std::chrono::milliseconds kHandshake{2000}, kMinHandshake{200};
 
   struct ConnectedRank {
-    int rank = 0;
+    int rank = 0;     // as the rank states it; the caller must check its range
     int process = 0;  // process id on its machine
     std::unique_ptr<ControlChannel> channel;
   };
 
+  // Error if the socket cannot be created.
   static ControlListener on_this_machine();
   // host: a name or address of this machine; empty: the address of its own host name. InputError if
   // it cannot be used.
@@ -52,8 +54,8 @@ class ControlListener {
 
   const ControlAddress& address() const { return address_; }
   // Returns the next connection that proves to be a rank of this job and runs the same build;
-  // nullptr: none within `limit`. Rejects all others, and logs the first ones as warnings. One
-  // thread.
+  // nullptr: none within `limit`. Rejects all others, and logs the first ten as warnings. Only one
+  // thread may call it.
   std::unique_ptr<ConnectedRank> accept(std::chrono::milliseconds limit);
 
  private:
@@ -81,7 +83,8 @@ class ControlListener {
 };
 
 // Connects a rank to the job's listener. Error(kLostRank) when no process listens within `limit`,
-// BadMessage when it is not the job's listener.
+// or when it closes the connection, as it does if it rejects this rank. BadMessage when it is not
+// the job's listener or does not respond in time. InputError if its host cannot be resolved.
 std::unique_ptr<ControlChannel> connect_control_channel(const ControlAddress& address, int rank,
                                                         std::chrono::milliseconds limit);
 

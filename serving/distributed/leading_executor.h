@@ -16,7 +16,8 @@ class LeadingExecutor final : public StepExecutor {
       : own_(std::move(own)), followers_(followers) {}
   ~LeadingExecutor() override;  // ends follow_plans() on the other ranks
 
-  // Error(kLostRank) when another rank's channel has closed; no step can be computed after that.
+  // Error(kLostRank) when another rank has closed its channel or reads nothing from it
+  // (ControlChannel::send()); no step can be computed after that.
   StepOutput execute(const SchedulerOutput& plan) override;
   double plan_send_seconds() const override { return plan_send_seconds_; }
 

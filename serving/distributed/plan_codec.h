@@ -25,8 +25,8 @@ struct PlanBounds {
   int64_t adapters = 0;                // adapters served at the same time
   std::vector<int64_t> windows = {0};  // of the cache's groups of layers (BatchingConfig)
 
-  // Upper bound on the encoded bytes of a plan within these bounds, if no SamplingParams lists more
-  // than 2 Mi token ids.
+  // Upper bound on the encoded bytes of a plan within these bounds. Allows 8 MiB for each
+  // SamplingParams, for example 2 Mi token ids in its lists.
   int64_t max_bytes() const;
 };
 
@@ -39,10 +39,10 @@ SchedulerOutput decode_plan(std::span<const std::byte> bytes, const PlanBounds& 
 class PlanDecoder {
  public:
   explicit PlanDecoder(const PlanBounds& bounds);
-  // BadMessage as in decode_plan(), and when a plan contradicts earlier ones: its number is not
-  // that of the previous plan + 1 (the first may have any number above 0), a sequence runs in a
-  // slot that no sequence has entered, or a table drops blocks that it does not have, or keeps
-  // another number of blocks than it has.
+  // BadMessage as in decode_plan(), and when a plan contradicts earlier ones:
+  //  - its number is not that of the previous plan + 1 (the first may have any number above 0);
+  //  - a sequence runs in a slot that no sequence has entered;
+  //  - a table drops fewer blocks than before, or keeps another number than it then has.
   SchedulerOutput decode(std::span<const std::byte> bytes);
   const PlanBounds& bounds() const { return bounds_; }
 

@@ -47,12 +47,13 @@ RankReady decode_ready(std::span<const std::byte> bytes);
 
 struct RankLoopOptions {
   PlanBounds bounds;
-  bool reports_outputs = false;     // set on one rank if the scheduler computes nothing itself
+  bool reports_outputs = false;     // set on one rank if the scheduler's process is not a rank
   Heartbeat* heartbeat = nullptr;   // reports the last plan computed; may be nullptr
   ModelWeights* weights = nullptr;  // weights that the leader may replace; nullptr: none
 };
-// Runs the leader's plans until it sends kEnd. Error(kLostRank) when the channel closes without
-// kEnd, BadMessage for an invalid plan or message. Exceptions of the executor propagate.
+// Runs the leader's plans and weight changes until it sends kEnd. Error(kLostRank) when the channel
+// closes without kEnd, BadMessage for an invalid plan or message. Exceptions of the executor and of
+// ModelWeights::use() propagate.
 void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoopOptions& how);
 
 }  // namespace trireme

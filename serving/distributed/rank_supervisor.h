@@ -4,8 +4,11 @@
 //
 // One thread starts, watches and ends the ranks; execute() is called on the engine's thread. A rank
 // is lost when:
+//   - it has not connected within RankGroupConfig::rendezvous after its start;
 //   - its process or its control channel ends;
-//   - it sends an invalid message;
+//   - it reports an error (kFailed), or sends an invalid message;
+//   - after a restart, its KV cache or maximum length is smaller than at the first start, or it has
+//     loaded weights that were replaced meanwhile;
 //   - it is stopped, or silent (rank_watch.h);
 //   - a step takes longer than StepDeadline allows.
 // A lost group restarts after 0.1 s. While groups are lost before they have computed a step, that
@@ -51,7 +54,7 @@ struct RankGroupCounts {
 class RankSupervisor {
  public:
   // Receives the cause when ranks are lost, and an empty string when they are ready. Called on the
-  // supervisor's thread.
+  // supervisor's thread; must not call listen().
   using Listener = std::function<void(const std::string& why)>;
 
   explicit RankSupervisor(RankGroupConfig config);
@@ -73,16 +76,18 @@ class RankSupervisor {
   double plan_send_seconds() const { return plan_send_seconds_; }  // see StepExecutor
   RankGroupCounts counts() const;
 
-  // See ModelWeights. stage(): InputError with the message of the first rank that refuses,
-  // Error(kLostRank) when the ranks are lost during the call.
+  // See ModelWeights, also for the functions below. One call at a time, forget_adapter() excepted.
+  // stage(): InputError with the message of the first rank that refuses, Error(kLostRank) when the
+  // ranks are lost before or during the call.
   void stage(const StageRequest& request);
-  // Sets the path that restarted ranks load from now on. Restarts ranks that have not staged this
-  // path and have loaded, or are loading, another one: only other replicas may have staged it.
+  // Sets the path that restarted ranks load from now on. The ranks of this group may not have
+  // staged it: they were lost during stage(), and only other replicas have. Then the group is
+  // restarted if it has loaded, or is loading, the previous path.
   void commit(const StageRequest& request);
   // After commit(). Error(kLostRank) when the ranks are lost before or during the call. No effect
   // if the group has restarted since stage(): it has loaded the new weights already.
   void use();
-  void drop();
+  void drop();  // Error(kLostRank) when it cannot be sent to all ranks
   void forget_adapter(int32_t slot);
 
  private:

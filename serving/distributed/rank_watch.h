@@ -10,22 +10,25 @@
 
 namespace trireme {
 
-// Limits on the silence of a rank, which sends a heartbeat every kBeatPeriod. Only time in which
-// the observer itself ran counts.
+// Limits on the silence of a rank, which sends a heartbeat every kBeatPeriod (rank_loop.h). Only
+// time in which the observer itself ran counts.
 struct SilenceLimits {
-  std::chrono::milliseconds stopped{300};  // after this, a stopped process here counts as lost
-  std::chrono::milliseconds silent{2000};  // after this, any rank does, unless it is debugged here
+  // After this, a rank on this machine counts as lost if its process is stopped (state T).
+  std::chrono::milliseconds stopped{300};
+  // After this, any rank counts as lost, unless it runs on this machine and is being debugged.
+  std::chrono::milliseconds silent{2000};
 };
 
 class RankWatch {
  public:
   using Clock = std::chrono::steady_clock;
+  // processes: process ids by rank. on_this_machine: all ranks run here.
   RankWatch(std::vector<int> processes, bool on_this_machine, const SilenceLimits& limits,
             Clock::time_point now);
 
   void received(size_t rank);  // a message of any kind arrived
-  // Returns a message with the lost rank and the cause; empty: none. Call at least every
-  // kMaxCounted.
+  // Returns a message with the first lost rank and the cause; empty: no rank is lost. Call at least
+  // every kMaxCounted: longer gaps between two calls count only as that much silence.
   std::string look(Clock::time_point now);
 
  private:
@@ -39,9 +42,9 @@ class RankWatch {
 };
 
 // Time limit of a step, after which the ranks count as lost although their processes run. It is ten
-// times the moving average of steps with a similar number of tokens, but at least `least`, since
-// other work may delay the machine. The first step of each size gets a minute, regardless of
-// `least`: it plans memory, tunes kernels and records graphs.
+// times the moving average of steps with a similar number of tokens (equal log2, rounded up), but
+// at least `least`, since other work may delay the machine. The first step of each size gets a
+// minute, or `least` if that is longer: it plans memory, tunes kernels and records graphs.
 class StepDeadline {
  public:
   using Seconds = std::chrono::duration<double>;

@@ -31,7 +31,8 @@ struct RankTask {
   int64_t blocks = 0;
 };
 void send_task(ControlChannel& rank, const RankTask& task);
-// Error(kLostRank) when no message arrives within `limit`, BadMessage for one of another kind.
+// Error(kLostRank) when no message arrives within `limit` or the channel has closed, BadMessage for
+// a message of another kind or an invalid one.
 RankTask receive_task(ControlChannel& leader, std::chrono::milliseconds limit);
 
 struct StageRequest {
@@ -43,14 +44,16 @@ std::vector<std::byte> encode_stage(const StageRequest& request);
 // Rank's side of weight changes.
 class WeightsFollower {
  public:
-  // weights: nullptr: this rank has none to change. Both must outlive this object.
+  // weights: nullptr: this rank has none to change, and take() rejects changes. Both must outlive
+  // this object.
   WeightsFollower(ControlChannel& leader, ModelWeights* weights)
       : leader_(leader), weights_(weights) {}
   ~WeightsFollower();  // waits for the staging thread
   WeightsFollower(const WeightsFollower&) = delete;
   WeightsFollower& operator=(const WeightsFollower&) = delete;
 
-  // Handles a message about weights; false: it is about something else.
+  // Handles a message about weights; false: it is about something else. BadMessage for an invalid
+  // one. Exceptions of ModelWeights::use() propagate; those of staging are sent to the leader.
   bool take(const Message& message);
 
  private:
@@ -70,16 +73,17 @@ class Followers {
   explicit Followers(std::vector<std::unique_ptr<ControlChannel>> channels)
       : channels_(std::move(channels)) {}
 
-  // Sends a message to all ranks. Error(kLostRank) when a channel has closed.
+  // Sends a message to all ranks. Error(kLostRank) as in ControlChannel::send(); the same holds for
+  // the functions below that send.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
   void end() noexcept;  // sends kEnd: no more plans
 
-  void stage(const StageRequest& request);
+  void stage(const StageRequest& request);  // sends the request
   // Waits until all ranks have staged. Returns the first error; empty: none.
   std::string staged();
-  void use();
+  void use();   // sends the message
   void used();  // waits until all ranks use the new weights
-  void drop();
+  void drop();  // sends the message
 
  private:
   std::string wait_for(MessageKind kind);

@@ -1,9 +1,10 @@
 // Binary format of structs. A number is its native bytes: all ranks run the same build, which the
-// handshake of the control channel checks. A bool is one byte, 0 or 1. A list is its length
-// (uint32) and its elements. A struct is its fields in the order of members() (plan_fields.h).
+// handshake of the control channel checks. A bool is one byte, 0 or 1. A list or a string is its
+// length (uint32) and its elements. A pair is its two values. A struct is its fields in the order
+// of members() (plan_fields.h); so is a shared_ptr to one.
 //
 // The reader trusts nothing. It rejects a list that cannot fit into the remaining bytes before it
-// allocates memory for the list, and bytes after the end.
+// allocates memory for the list; expect_end() rejects bytes after the end.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@
 
 namespace trireme {
 
-// Malformed bytes from a peer.
+// Malformed or unexpected message from a peer. An Error(kLostRank).
 class BadMessage : public Error {
  public:
   explicit BadMessage(const std::string& what) : Error(what, ExitCode::kLostRank) {}

@@ -18,7 +18,7 @@ struct LogitRow {
   int32_t draft_token;
   int64_t position;     // of the sampled or scored token
   OutputToken outcome;  // set on the sampling rank, then broadcast to all (ModelExecutor)
-  float seconds = 0;    // of sampling or scoring on the host; 0 on other ranks
+  float seconds = 0;    // of sampling or scoring on this rank's host; 0: not done there
 };
 
 class BatchBuilder {
@@ -29,12 +29,12 @@ class BatchBuilder {
 
   // Applies a plan to the slots and their tables: slot starts, dropped blocks and new ones.
   void take(const SchedulerOutput& plan);
-  // Writes the plan's sequences [begin, end), then `padding` padding tokens, into `batch`. Sets
-  // `rows` to the logit rows that the sequences need, in batch order, without those of padding.
-  // Copies only the new blocks of a table whose batch row and first block are the same as in the
-  // last write, else the whole table.
-  // sampler: the batch gets RowSamplingParams for all rows if these alone determine every sample;
-  // nullptr: never.
+  // Writes the plan's sequences [begin, end), then `padding` padding tokens, into `batch`. Call
+  // take(plan) before. Sets `rows` to the logit rows that the sequences need, in batch order,
+  // without those of padding. Of a table that the last write into `batch` put into the same row,
+  // with the same first block, copies only the new blocks; of any other the whole table.
+  // sampler: if every row samples, and RowSamplingParams alone determine the sampled token, the
+  // batch gets them for all rows, padding included. nullptr: never.
   void write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan, size_t begin, size_t end,
              int64_t padding, std::vector<LogitRow>& rows, const Sampler* sampler = nullptr);
 

@@ -1,10 +1,11 @@
 // Engine of a server: one thread schedules steps, runs them and reports results. Any thread may
 // submit or cancel a sequence. The thread sleeps while there is nothing to do.
 //
-// A step that throws ends its sequences with the error. The other sequences continue if the
-// executor survives failures (StepExecutor::survives_failures()); otherwise the engine fails. It
-// also fails after kMaxFailures failed steps in a row. Steps that run out of memory do not count,
-// since memory is freed as sequences end. Outside the executor, std::bad_alloc in a step ends all
+// An exception of StepExecutor::execute() ends the step's sequences with that error. The other
+// sequences continue if the executor survives failures (StepExecutor::survives_failures());
+// otherwise the engine fails: it ends all sequences with the error, and also those submitted later.
+// It also fails after kMaxFailures failed steps in a row. Steps that run out of memory do not
+// count, since memory is freed as sequences end. Elsewhere in a step, std::bad_alloc ends all
 // sequences, and the engine continues; any other exception makes it fail.
 #pragma once
 
@@ -29,12 +30,12 @@ namespace trireme {
 
 // Progress of a sequence since its last event.
 struct SequenceEvent {
-  std::vector<OutputToken> prompt = {};  // prompt log-probabilities
+  // Log-probabilities of further prompt tokens, in order, from the second token of the prompt on.
+  std::vector<OutputToken> prompt = {};
   std::vector<OutputToken> tokens = {};  // sampled tokens, a final stop token included
-  std::vector<float> embedding = {};     // of the prompt; with `finish`
-  int64_t cached_prompt = 0;             // prompt tokens found in the cache
-  // Time at which the sequence first entered a slot. time_point{}: not yet, or unknown (its step
-  // failed).
+  std::vector<float> embedding = {};     // (C), of the prompt; with `finish`
+  int64_t cached_prompt = 0;             // prompt tokens found in the cache at the first start
+  // Time at which the sequence first entered a slot. time_point{}: it has not.
   std::chrono::steady_clock::time_point begun = {};
   std::optional<FinishReason> finish = {};
   Failure error = {};  // with kError
@@ -45,19 +46,21 @@ struct SequenceEvent {
 };
 
 // Receives the events of a sequence, on the engine's thread; must not block or throw. Once the
-// engine has stopped, it runs on the thread that calls add(). After cancel(), events may still
-// arrive until the engine's thread has processed the cancellation.
+// engine has stopped, it runs on the thread that calls add() or add_siblings(). After cancel(),
+// events may still arrive until the engine's thread has processed the cancellation.
 using SequenceListener = std::function<void(SequenceEvent&&)>;
 using SequenceId = uint64_t;
 
 // Statistics of one step, for the step listener.
 struct StepReport {
-  int64_t tokens = 0;  // tokens computed
+  int64_t tokens = 0;  // tokens computed, draft tokens included
   int64_t sequences = 0;
-  int64_t first_tokens = 0;  // sequences that got the first tokens of their completion
-  int64_t keys = 0;          // attended keys, summed over the tokens; ignores attention windows
-  int64_t cached = 0;        // cached tokens whose keys are read, summed over the sequences
-  // report_seconds: sending the plan to ranks and reporting results to clients.
+  // Sequences that got the first tokens of their completion. Not counted: those whose tokens are
+  // reported later, once their next grammar mask is ready.
+  int64_t first_tokens = 0;
+  int64_t keys = 0;    // attended keys, summed over the tokens; ignores attention windows
+  int64_t cached = 0;  // tokens in the cache after the step, summed over its sequences
+  // report_seconds: sending the plan to ranks, applying the results and calling the listeners.
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, report_seconds = 0;
 };
 
@@ -81,16 +84,18 @@ inline constexpr const char* kNoMemory = "the server is out of memory";
 
 struct EngineCounts {
   SchedulerCounts scheduler;
-  int64_t used_blocks = 0, blocks = 0;
-  std::vector<int32_t> running_adapters = {}, waiting_adapters = {};  // indices, each once
+  int64_t used_blocks = 0, blocks = 0;  // KV blocks that sequences use, and all
+  // Indices of the adapters of running and of waiting sequences, each once, ascending.
+  std::vector<int32_t> running_adapters = {}, waiting_adapters = {};
 };
 
 class Engine {
  public:
   static constexpr int kMaxFailures = 3;
   using StepListener = std::function<void(const StepReport&)>;
-  // blocks, block_tokens: size of the KV cache. drafter: as for Scheduler. on_step may be empty.
-  // Only the engine's thread calls executor, drafter and on_step.
+  // blocks, block_tokens: number of blocks in the KV cache, and tokens per block. drafter: as for
+  // Scheduler. on_step: called after each step that did not fail; may be empty. Only the engine's
+  // thread calls executor, drafter and on_step.
   Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
          int64_t block_tokens, StepListener on_step = {}, std::unique_ptr<Drafter> drafter = {});
   ~Engine();  // stop()
@@ -98,23 +103,27 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Submits a sequence. The listener gets its events in order, the last one with `finish`. If the
-  // engine has failed or stopped, the only event is one with kError.
+  // engine has failed or stopped, or has aborted earlier sequences of the hold, the only event is
+  // one with kError.
   SequenceId add(SequenceRequest request, SequenceListener listener,
                  const std::shared_ptr<WeightsHold>& hold = nullptr);
   // Submits n sequences with the same prompt; sequence i has random stream request.draw + i. The
-  // first computes the prompt; with prefix caching the others start once it is cached. Only the
-  // first reports prompt log-probabilities, before any event of the others.
+  // first computes the prompt; with prefix caching the others start once its full blocks are
+  // cached. Only the first reports prompt log-probabilities, usually before any event of the
+  // others. These may come first while it waits for a mask (scheduler.h) or for sampling time
+  // (sampling_turns.h).
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of,
                                        const std::shared_ptr<WeightsHold>& hold = nullptr);
   // Registers a hold, as the submission of its first sequence would.
   void begin(const std::shared_ptr<WeightsHold>& hold);
-  // Ends a sequence without a further event. No effect if it has ended.
+  // Ends a sequence; does not wait. Its listener is not called once the engine's thread has
+  // processed the cancellation. No effect if the sequence has ended.
   void cancel(SequenceId id);
-  // Empties the prefix cache on the engine's thread, and waits for it.
+  // Empties the prefix cache on the engine's thread, and waits for it. Not on the engine's thread.
   void forget_prefixes();
   // Runs `work` on the engine's thread between two steps, waits for it and rethrows its exception.
-  // Once the engine has stopped, runs it on the calling thread.
+  // Once the engine has stopped, runs it on the calling thread. Not on the engine's thread.
   void between_steps(const std::function<void()>& work);
 
   // Runs `change`, which gives the executor other weights, on the engine's thread between two
@@ -124,8 +133,9 @@ class Engine {
   // one change may be pending.
   [[nodiscard]] std::future<void> change_weights(Handover how, std::function<void()> change);
 
-  // Suspends the engine while its executor cannot run. Until resume(), failure() reports `why`, and
-  // all sequences end with an error, also those submitted meanwhile. resume() empties the prefix
+  // Suspends the engine while its executor cannot run. Until resume(), failure() reports `why`, or
+  // an earlier failure if there is one, and all sequences end with an error, also those submitted
+  // meanwhile. resume() clears any failure, unless the engine has stopped, and empties the prefix
   // cache. Neither call waits.
   void interrupt(const std::string& why);
   void resume();

@@ -7,9 +7,9 @@
 namespace trireme {
 
 enum class FailureCause {
-  kOther,          // of a step or of the model
+  kOther,          // any other: a step failed or ran out of memory, or its logits are not finite
   kFault,          // CheckFailed, an internal error: the message is for developers
-  kLostRanks,      // Error(kLostRank), or Engine::interrupt()
+  kLostRanks,      // Error with ExitCode::kLostRank, or Engine::interrupt()
   kStopping,       // Engine::stop()
   kWeightsChange,  // Handover::kAbort
   kAllForbidden,   // the request's own options forbid every next token

@@ -28,21 +28,25 @@ struct GenerateOptions {
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
 };
 
+// kLength: max_new_tokens are generated. kContextFull: the model's positions are full before that.
 enum class StopReason { kLength, kStopToken, kContextFull };
 
 struct Generation {
-  std::vector<int32_t> tokens;   // generated tokens, without the prompt
-  std::vector<double> logprobs;  // of each token, normalized over the ids that may be sampled
+  std::vector<int32_t> tokens;  // generated tokens, without the prompt
+  // ln probability of each token among the ids below vocab_size, at temperature 1, unfiltered.
+  std::vector<double> logprobs;
   StopReason reason = StopReason::kLength;
 };
 
-// Number of positions of a prompt and its completion, which the model must have reserved.
+// Number of positions of a prompt and its completion, which the model must have reserved: those of
+// the prompt and max_new_tokens, at most longest_sequence(config).
 int64_t positions_of(const ModelConfig& config, std::span<const int32_t> prompt,
                      const GenerateOptions& options);
 
 // Generates one completion. on_token gets each token, and ends the generation by returning false;
-// `reason` is then that of the limit. InputError if the prompt is empty or leaves no room in the
-// model's positions, a sampling parameter is out of range, or logits are not finite.
+// `reason` is then kLength or kContextFull, whichever limit would have ended it. InputError if the
+// prompt is empty or leaves no room in the model's positions, a sampling parameter is out of range,
+// or logits are not finite.
 Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
                     std::span<const int32_t> prompt, const GenerateOptions& options,
                     const std::function<bool(int32_t)>& on_token = {});

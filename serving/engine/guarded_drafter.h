@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-// Forwards to another drafter. Once that throws, logs a warning and returns empty drafts.
+// Forwards to another drafter. When that throws, logs a warning, destroys it, and returns empty
+// drafts from then on.
 class GuardedDrafter final : public Drafter {
  public:
   // turn: locked while drafting, by all drafters that share a device; may be nullptr.

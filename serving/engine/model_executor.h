@@ -38,8 +38,9 @@ class ModelExecutor final : public StepExecutor {
   // that each sampled could diverge. The step's sequences are divided into min(stages, sequences)
   // micro-batches.
   //
-  // On a GPU, passes over one token of each sequence are recorded as CUDA graphs, for a few batch
-  // sizes, and replayed, unless ranks share the model or it has experts.
+  // On a GPU, passes over one token of each sequence are padded to batches of 1, 2, 4, 8 or a
+  // multiple of 8, recorded as CUDA graphs, and replayed. Not if ranks share the model, the model
+  // has experts, or the Ctx has an observer or a synchronous GPU.
   StepOutput execute(const SchedulerOutput& plan) override;
   // Peak activation bytes of this rank in the largest steps within the limits. Only plans memory,
   // computes nothing. Pipeline stages may differ.

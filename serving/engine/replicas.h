@@ -4,7 +4,8 @@
 // A sequence is assigned to a replica when it is submitted: to the one that probably has the
 // longest prefix of its prompt cached, or, if that prefix is short or the loads are out of balance,
 // to the one with the fewest sequences (serving/load_balancer/server_choice.h). Replicas that
-// cannot run get none. Prefixes are distinguished by adapter and salt, as in the KV caches.
+// cannot run get none; if none can, the first replica reports its failure to the sequence. Prefixes
+// are distinguished by adapter and salt, as in the KV caches.
 #pragma once
 
 #include "serving/engine/engine.h"
@@ -24,14 +25,15 @@ class Replicas {
   Engine& operator[](size_t replica) { return *engines_[replica]; }
 
   // As Engine::add(), on one replica. Ids are unique across replicas. beside: id of an earlier
-  // sequence, whose replica this one uses, too; 0: the replica chosen as above.
+  // sequence, whose replica this one uses, too, even if it cannot run; 0: the replica is chosen as
+  // described above.
   SequenceId add(SequenceRequest request, SequenceListener listener,
                  const std::shared_ptr<WeightsHold>& hold = nullptr, SequenceId beside = 0);
   // As Engine::add_siblings(), all on one replica.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of,
                                        const std::shared_ptr<WeightsHold>& hold = nullptr);
-  void cancel(SequenceId id);
+  void cancel(SequenceId id);  // as Engine::cancel()
   size_t replica_of(SequenceId id) const { return static_cast<size_t>(id % engines_.size()); }
 
   void forget_prefixes();  // of all replicas

@@ -10,7 +10,8 @@
 
 namespace trireme {
 
-// InputError naming the parameter that is out of range.
+// InputError naming the first parameter that is out of range: temperature [0, 100], top_k >= 0,
+// top_p (0, 1], min_p [0, 1], typical_p (0, 1].
 void check_sampling_params(const RowSamplingParams& params);
 
 // Occurrence counts of token ids. Stored contiguously, since every sampled token reads all of them.
@@ -20,8 +21,8 @@ class TokenCounts {
     int32_t id, count;
   };
   void clear();
-  void add(int32_t id, int32_t count);
-  std::span<const Count> all() const { return counts_; }
+  void add(int32_t id, int32_t count);  // adds to the count of id; a count of 0 lists the id, too
+  std::span<const Count> all() const { return counts_; }  // each id once
 
  private:
   std::vector<Count> counts_;
@@ -39,9 +40,9 @@ class Sampler {
   int64_t choices() const { return choices_; }
 
   // Samples the token at `position` of the slot's sequence from its logits (V), and records it.
-  // mask: bits of the allowed ids; nullptr: all. Returns the id kNotFinite if a logit is not
-  // finite, kNothingLeft if every token is forbidden. Several threads may use different slots at
-  // the same time.
+  // mask: bits of the allowed ids, as RuleReader::mask(); nullptr: all. Returns the id kNotFinite
+  // if a logit is NaN or +infinity or all are -infinity, and kNothingLeft if every token is
+  // forbidden; neither is recorded. Several threads may use different slots at the same time.
   OutputToken sample(int32_t slot, int64_t position, std::span<const float> logits,
                      const uint32_t* mask);
   // True if sample_rows(), on the device that has the logits, can replace sample(): the logits stay
@@ -52,8 +53,9 @@ class Sampler {
   RowSamplingParams sampling(int32_t slot) const;
   // Replaces sample() for such a slot: records a token that sample_rows() has sampled.
   OutputToken record(int32_t slot, const SampledToken& token);
-  // Scores a prompt token: returns its log-probability, its rank and the most probable tokens
-  // (SamplingParams::prompt_logprobs). logits (V).
+  // Scores a prompt token: returns its log-probability, its rank (from 1; ties by ascending id) and
+  // the most probable tokens (SamplingParams::prompt_logprobs), all among the ids below `choices`.
+  // logits (V).
   OutputToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
 
  private:

@@ -55,7 +55,8 @@ class StepBatch {
     // of an earlier one must extend that one or be a prefix of it: only new blocks are copied.
     // 0: no identity; whole tables are copied.
     uint64_t table_name = 0;
-    AdapterColumns columns = {};  // inner columns of the stacked adapters that act on these tokens
+    // Inner columns of the stacked adapters that act on these tokens; empty range: none.
+    AdapterColumns columns = {};
   };
   // Sampling parameters of a row, and the position of the sampled token.
   struct RowSampling {
@@ -66,12 +67,13 @@ class StepBatch {
   //   rows      indices of tokens, ascending, after which the logits of the next token are needed
   //   embedded  indices of tokens whose hidden state after the final norm is needed; at most
   //             StepLimits::sequences
-  //   sampling  parameters by which the device samples the next token of each row; empty: the host
-  //             samples
+  //   sampling  for each row the parameters by which the GPU samples the next token; empty: the
+  //             host samples
   // On a GPU this waits for the previous call's copies, then queues one copy from pinned memory,
   // and one of each table's new blocks, on the main stream. Calls with one token of each sequence
-  // and equal numbers of sequences and rows use the same addresses. A recorded pass can then be
-  // replayed after these copies alone, while longest_context() stays the same.
+  // and equal numbers of sequences, rows and embedded tokens use the same addresses. A recorded
+  // pass can then be replayed after these copies alone, while longest_context() and samples() stay
+  // the same.
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
              std::span<const int32_t> embedded = {}, std::span<const RowSampling> sampling = {});
 
@@ -84,6 +86,7 @@ class StepBatch {
   const ConstTensor& rows() const { return rows_; }
   int64_t row_count() const { return row_count_; }
   const SampleRows& sampling() const { return sampling_; }
+  // True if the GPU samples the next tokens.
   bool samples() const { return sampling_.position.present(); }
   const ConstTensor& embedded() const { return embedded_; }  // (E) int32; absent: none
   int64_t embedded_count() const { return embedded_.present() ? embedded_.size(0) : 0; }

@@ -26,13 +26,15 @@ int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* gro
 class StepStage final : public PipelineStage {
  public:
   // Receives the logits (rows, V) of consecutive rows of a micro-batch, starting with row `first`,
-  // on the host.
+  // on the host. They are valid only during the call.
   using Reader = std::function<void(int micro_batch, int64_t first, std::span<const float> logits)>;
-  // Receives sampled tokens of the rows instead of logits, if the batch has sampling parameters.
+  // Receives sampled tokens (rows) and their log-probabilities (rows) instead of the logits, if the
+  // batch has sampling parameters.
   using TokenReader =
       std::function<void(int micro_batch, int64_t first, std::span<const int32_t> ids,
                          std::span<const double> logprobs)>;
-  // Copies at most logit_rows rows of logits to the host at a time. Samples ids below `choices`.
+  // Copies at most logit_rows rows of logits to the host at a time; at least limits.sequences. The
+  // GPU samples ids below `choices`.
   StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
             const StepLimits& limits, int micro_batches, int64_t logit_rows, Reader reader,
             int64_t choices, TokenReader token_reader);
@@ -50,8 +52,9 @@ class StepStage final : public PipelineStage {
   // To be called instead of end() after a pass that threw: drops its unread logits.
   void abandon() { pending_ = {}; }
 
-  // On a GPU, queues work on the main stream without waiting, unless logits of an earlier
-  // micro-batch or of earlier rows must be read first.
+  // Returns the hidden states for the next stage; empty on the stage with the head. On a GPU,
+  // queues work on the main stream without waiting, unless logits of an earlier micro-batch or of
+  // earlier rows must be read first. The two backward functions must not be called.
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation allocate_message(int chunk, int micro_batch, bool gradient) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;

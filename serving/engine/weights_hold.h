@@ -6,8 +6,8 @@
 //   change still start; a hold whose first sequence arrives later starts with the new weights.
 // - Handover::kAbort ends the hold's sequences in the engine and refuses later ones.
 //
-// kKeep and kBeside ignore holds. The owner must release a hold as soon as no further sequence of
-// it will be submitted.
+// kKeep and kBeside ignore holds. A hold ends when it is destroyed. Its owners must do that as soon
+// as no further sequence of it will be submitted.
 #pragma once
 
 #include <functional>

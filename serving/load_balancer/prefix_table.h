@@ -22,7 +22,7 @@ using ServerSet = uint64_t;  // bit i: server i
 
 // Hash of the values that separate prefixes: model, API key, salt. Part of every block's hash.
 uint64_t prefix_scope(std::string_view what);
-// Hashes of the full blocks of a prompt.
+// Hashes of the full blocks of a prompt, at most kMaxPrefixBlocks.
 std::vector<uint64_t> prefix_blocks(std::string_view text, uint64_t scope);
 
 // Not thread-safe.
@@ -35,8 +35,10 @@ class PrefixTable {
     size_t blocks = 0;      // length of that prefix, in blocks
   };
   Match find(std::span<const uint64_t> blocks, ServerSet among) const;
+  // Records that the prompt with these blocks was sent to a server.
   void insert(std::span<const uint64_t> blocks, size_t server);
   void forget(size_t server);  // the server has lost its cache
+  // Number of blocks in the table.
   size_t size() const { return young_.size() + old_.size(); }
 
  private:

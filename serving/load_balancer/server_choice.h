@@ -1,8 +1,9 @@
 // Cache-aware load balancer. Sends a request to the server that has the longest prefix of its
-// prompt cached; if that prefix is short or the loads are out of balance, to the least loaded
-// server. Rule and defaults are those of SGLang's router ("cache_aware"). The servers are those
-// behind a router, or the replicas of the model in one server. A server's load is the number of
-// requests or sequences that this process has in progress there.
+// prompt cached; if several have, to the least loaded of them. If that prefix is short or the loads
+// are out of balance, sends it to the least loaded of all servers. Rule and defaults are those of
+// SGLang's router ("cache_aware"). The servers are those behind a router, or the replicas of the
+// model in one server. A server's load is the number of requests or sequences that this process has
+// in progress there.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +26,13 @@ struct BalanceRule {
 };
 
 // Whether a cached prefix selected the server. kNone: the prompt has no full block to look up.
+// kMiss: no prefix is long enough, or the loads are out of balance.
 enum class Affinity { kNone, kHit, kMiss };
 
 // Thread-safe.
 class ServerChoice {
  public:
-  // All servers are down until set_up().
+  // servers: number of servers, 1 to kMaxServers. All are down until set_up().
   ServerChoice(size_t servers, const BalanceRule& rule);
 
   struct Chosen {

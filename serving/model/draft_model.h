@@ -11,12 +11,12 @@ namespace trireme {
 
 class DraftModel {
  public:
-  // Opens options.draft. InputError if its token ids differ from those of `tokenizer`, since drafts
-  // are token ids.
+  // Opens options.draft. InputError if it has no tokenizer, or if its tokens differ from those of
+  // `tokenizer`, since drafts are token ids.
   DraftModel(const ServedModelOptions& options, const Tokenizer& tokenizer);
 
-  // Loads the parameters. length: maximum tokens of a served sequence. Sequences longer than the
-  // draft model's own maximum get no drafts.
+  // Loads the parameters. gpu: nullptr: on the CPU, with this many threads. length: maximum tokens
+  // of a served sequence. Sequences longer than the draft model's own maximum get no drafts.
   void load(int threads, cuda::Context* gpu, int64_t length);
   const ModelConfig& config() const { return loaded_->config(); }
   // Bytes of a drafter's KV cache for each block of the served model's cache.
@@ -27,9 +27,10 @@ class DraftModel {
   // The same with at most `bytes` of memory for the caches of all drafters together. InputError if
   // a cache would have no block.
   void divide_memory(const StepLimits& served, int64_t bytes, size_t drafters);
-  // Makes the drafter of one engine. The drafters of several engines run one at a time.
+  // Makes the drafter of one engine, after load() and divide_memory(). The drafters of several
+  // engines run one at a time.
   std::unique_ptr<Drafter> make_drafter();
-  int threads() const { return threads_; }
+  int threads() const { return threads_; }  // of load()
 
  private:
   int64_t block_bytes(int64_t block_tokens);

@@ -12,8 +12,9 @@ namespace trireme {
 class FrontModel final : public ServedModel {
  public:
   // Starts options.ranks processes with this command line, divided equally among the
-  // options.replicas replicas, and waits until they have loaded. InputError if options are
-  // inconsistent.
+  // options.replicas replicas, and waits until they have loaded. The API keys are removed from the
+  // command line. InputError if options are inconsistent; errors of the ranks as in
+  // RankSupervisor::wait_until_ready().
   FrontModel(const ServedModelOptions& options, const std::vector<std::string>& command);
   ~FrontModel() override;
 
@@ -54,7 +55,8 @@ class FrontModel final : public ServedModel {
 };
 
 // Main function of a rank started by a FrontModel: loads its part of the model, reports that it is
-// ready, and runs steps until the front process ends it. leader: ControlAddress::line().
+// ready, and runs steps until the front process ends it. An Error is reported to the front process
+// and thrown. leader: ControlAddress::line().
 void serve_as_rank(ServedModelOptions options, const std::string& leader);
 
 }  // namespace trireme

@@ -16,7 +16,8 @@ class Heartbeat;
 
 class RankModel final : public ServedModel {
  public:
-  // Loads this rank's part. InputError if options are inconsistent.
+  // Loads this rank's part; all ranks of the world call it. InputError if options are inconsistent,
+  // or if the memory is too small for the KV cache.
   explicit RankModel(const ServedModelOptions& options);
   ~RankModel() override;
 
@@ -54,7 +55,7 @@ class RankModel final : public ServedModel {
   std::unique_ptr<World> world_;
   RankDevice device_;  // outlives everything in its memory
   int threads_ = 0;
-  int64_t weight_bytes_ = 0;  // of all ranks on this machine
+  int64_t weight_bytes_ = 0;  // of all ranks on this machine; with several machines, the mean
   ParallelSizes sizes_;
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;

@@ -23,16 +23,22 @@ class DraftModel;
 class Replicas;
 
 struct ServedModelOptions {
+  // model: checkpoint, run directory or third-party files. adapter: PEFT directory; empty: none.
+  // tokenizer: path, or "byte"; empty: the model's own. device: see open_rank_device().
   std::string model, adapter, tokenizer, device = "auto";
   std::vector<std::string> modules;  // directories of the adapters that requests can select
   AdapterSlots adapter_slots;        // for adapters loaded at run time
+  // dtype: of the computation; nullopt: ModelBundle::dtype. quantization: of the weights of linear
+  // layers; nullopt: none.
   std::optional<DType> dtype;
   std::optional<BlockFormat> quantization;
-  std::optional<KvType> kv_type;   // StepLimits::kv_type
-  int threads = 0;                 // per rank; 0: its share of the cores
-  int64_t max_model_len = 0;       // 0: the model's maximum, reduced to what the cache holds
-  int64_t max_num_seqs = 0;        // 0: 256, or max_batched_tokens if that is less
-  int64_t max_batched_tokens = 0;  // at least max_num_seqs; 0: 512, on a GPU 2048, or max_num_seqs
+  std::optional<KvType> kv_type;  // StepLimits::kv_type
+  int threads = 0;                // per rank; 0: its share of the cores
+  int64_t max_model_len = 0;      // 0: the model's maximum, reduced to what the cache holds
+  int64_t max_num_seqs = 0;       // 0: 256, or max_batched_tokens if that is less
+  // Maximum tokens of a step, at least max_num_seqs. 0: 512, or 2048 on a GPU, but not less than
+  // max_num_seqs.
+  int64_t max_batched_tokens = 0;
   // Bytes of the KV cache per rank; 0: 4 GiB, on a GPU the part of gpu_share that the weights and
   // other use leave. Reduced to the need of max_num_seqs sequences of maximum length.
   int64_t cache_bytes = 0;
@@ -42,7 +48,9 @@ struct ServedModelOptions {
   std::optional<double> gpu_share;
   bool deterministic = false;     // StepLimits::deterministic
   bool allow_non_finite = false;  // accepts weights that are not finite
-  int ranks = 0;                  // started and supervised by this process; 0: none, or as launched
+  // Ranks that this process starts and supervises (FrontModel). 0: it is a rank itself (RankModel),
+  // alone or one of those that a launcher has started.
+  int ranks = 0;
   int replicas = 1;               // of the model; the ranks are divided equally among them
   std::string launcher = "auto";  // of the ranks (rank_launcher())
   WorldOptions world;             // how ranks connect
@@ -64,7 +72,7 @@ class ServedModel : public ModelWeights {
  public:
   const StepLimits& limits() const { return limits_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  const std::string& tokenizer_spec() const { return spec_; }
+  const std::string& tokenizer_spec() const { return spec_; }  // path, or "byte"
   const LoadedModel& loaded() const { return *loaded_; }
   virtual DType dtype() = 0;
   virtual std::string device() const = 0;

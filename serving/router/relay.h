@@ -1,7 +1,8 @@
 // Relay of one request through the router. For .cpp files only (includes Asio).
 //
 // Tries one server after the other until one responds: the next one after status 503, or after a
-// connection that fails or breaks. A server that is silent for too long ends the request with 504.
+// connection that fails or breaks. If none is left, the client gets the last 503 of a server, or a
+// 503 of the router. A server that is silent for too long ends the request with 504.
 // Once a byte of the response has been passed to the client, the request is never retried and its
 // body is freed.
 // Event streams are passed on event by event. Any other response is read completely, up to a limit,
@@ -41,7 +42,7 @@ class Relay;
 struct RelayState {
   boost::asio::any_io_executor executor;
   RelayLimits limits;
-  std::shared_ptr<TenantBudgets> all_responses;
+  std::shared_ptr<TenantBudgets> all_responses;  // buffered bytes: RelayedResponseLimits::all
   ServerChoice& choice;
   RouterMetrics& metrics;
   std::vector<std::unique_ptr<ClientPool>> pools;  // by server
@@ -52,6 +53,7 @@ struct RelayState {
 
 class Relay : public std::enable_shared_from_this<Relay> {
  public:
+  // blocks: prefix_blocks() of the prompt, for ServerChoice; empty: none.
   Relay(RelayState& state, HttpRequest request, std::vector<uint64_t> blocks);
 
   // Any thread.

@@ -10,7 +10,10 @@
 
 namespace trireme {
 
-// How an attempt to get a response from a server ended. kUnready: 503; kConnect: no connection.
+// How an attempt to get a response from a server ended. kAnswered: any status but 503, or a
+// response above the router's own limits; kUnready: 503; kConnect: no connection; kBroken: the
+// connection ended before the response did; kTimeout: the server was silent for too long;
+// kCancelled: the client has disconnected.
 enum class AttemptEnd { kAnswered, kUnready, kConnect, kBroken, kTimeout, kCancelled };
 
 class RouterMetrics {
@@ -18,12 +21,13 @@ class RouterMetrics {
   explicit RouterMetrics(const std::vector<std::string>& servers);  // servers: their URLs
   ~RouterMetrics();
 
-  void chosen(Affinity affinity);
+  void chosen(Affinity affinity);             // of the first server chosen for a request
   void ended(size_t server, AttemptEnd how);  // an attempt has ended
   void retried(size_t server);                // server: of the failed attempt
-  // seconds: from the request's arrival to the head of the server's response.
+  // seconds: from the request's arrival to the head of the server's response, earlier attempts
+  // included.
   void first_byte(size_t server, double seconds);
-  void http_request(const RequestSummary& summary);
+  void http_request(const RequestSummary& summary);  // a client's request has ended
 
   // Prometheus text format, with gauges as of now.
   std::string text(const ServerChoice& choice);

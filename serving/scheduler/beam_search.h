@@ -5,11 +5,12 @@
 // are sorted by the sum of their log-probabilities (descending; ties: earlier beam first, then
 // lower id). The first `width` candidates that do not end with a stop token are the beams of the
 // next round. A candidate that ends with a stop token is a finished completion if it is among the
-// first `width` of all candidates. A completion has the
+// first `width` of all candidates. A stop token before min_tokens makes no candidate. A completion
+// has the
 //
-//   score = sum of the completion's log-probabilities, its stop token included
-//           / (number of tokens)^length_penalty
+//   score = sum of the log-probabilities of its tokens / (number of its tokens)^length_penalty
 //
+// where its stop token is one of its tokens,
 // and the best `width` completions are kept. The search ends when one of these holds:
 //  - no beam is left;
 //  - the beams are max_tokens long, which finishes them, too;
@@ -35,7 +36,7 @@ struct BeamSearchConfig {
   int64_t min_tokens = 0;  // minimum tokens of a completion before its stop token
   double length_penalty = 1;
   std::vector<int32_t> stop_token_ids = {};  // each ends a completion and is part of it
-  int32_t top_logprobs = -1;  // number of top log-probabilities kept with each token; -1: none
+  int32_t top_logprobs = -1;  // number of top log-probabilities kept with each token; 0, -1: none
 };
 
 class BeamSearch {
@@ -52,7 +53,7 @@ class BeamSearch {
   int64_t candidates() const;
   // Number of open beams; 1, without tokens, before the first round.
   size_t beams() const { return beams_.size(); }
-  std::vector<int32_t> tokens(size_t beam) const;
+  std::vector<int32_t> tokens(size_t beam) const;  // ids of a beam's tokens, without the prompt
   // Runs a round. following[i]: the candidates() most probable tokens after beam i, or the whole
   // vocabulary if it has fewer, in descending order.
   void advance(std::span<const std::vector<TokenLogprob>> following);

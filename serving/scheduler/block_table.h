@@ -27,8 +27,9 @@ struct BlockTable {
   int32_t block(int64_t number) const { return blocks[static_cast<size_t>(number - first)]; }
 };
 
-// Number of blocks dropped before the tokens from position `past` on are computed. A window drops
-// multiples of kPagedCut tokens, so that attention on the CPU gives the same bits; chunks are
+// Number of blocks dropped before the tokens from position `past` on are computed. With a window
+// the dropped tokens are a multiple of kPagedCut, so that attention on the CPU gives the same bits
+// as without the drop. With chunks all blocks before the chunk of `past` are dropped: chunks are
 // computed independently of each other.
 inline int64_t dropped_blocks(int64_t past, int64_t window, int64_t block_tokens) {
   if (window < 0) return past / -window * -window / block_tokens;

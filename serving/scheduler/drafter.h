@@ -10,7 +10,7 @@
 namespace trireme {
 
 struct DraftRequest {
-  const Sequence* sequence;  // running, with all of its tokens known
+  const Sequence* sequence;  // running, with no sampled token in flight
   int64_t count;             // maximum number of draft tokens, at least one
 };
 
@@ -20,7 +20,7 @@ class Drafter {
   virtual ~Drafter() = default;
   // Returns a draft for each request: 0 to `count` tokens that may follow the sequence.
   virtual std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) = 0;
-  // Releases the state of a sequence that no longer runs.
+  // Releases the state of a sequence that no longer runs: it has ended, or is preempted.
   virtual void forget(const Sequence&) {}
 };
 

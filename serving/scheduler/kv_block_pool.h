@@ -12,9 +12,9 @@
 //
 // No copy on write: only published blocks are shared, which are full and no longer written. A
 // sequence that continues from a shared prefix (a sample of the same prompt, or a beam) recomputes
-// the tokens after the last shared block. These are fewer than block_tokens, or block_tokens where
-// the whole prompt is cached, because the last token must be computed to get its logits. They add
-// at most block_tokens rows to a step, which reads all weights in any case.
+// the tokens of that prefix after its last shared block. These are fewer than block_tokens, or
+// block_tokens where all blocks of the prefix are cached, because its last token must be computed
+// to get the logits. They add at most block_tokens rows to a step, which reads all weights anyway.
 //
 // All operations are O(1) per block. Not thread-safe.
 #pragma once
@@ -27,7 +27,8 @@
 
 namespace trireme {
 
-// Identity of a published block and thus of the prefix that ends with it; never reused.
+// Identity of a published block and thus of the prefix that ends with it, or of an empty prefix
+// (KvBlockPool::root()). Never reused.
 using PrefixId = uint64_t;
 
 class KvBlockPool {
@@ -46,10 +47,10 @@ class KvBlockPool {
   void share(int32_t block);    // adds a user to a block that has users
   void release(int32_t block);  // removes a user
 
-  // Id of the empty prefix of this salt.
+  // Id of the empty prefix of this salt: a hash with the secret. forget_all() changes it.
   PrefixId root(std::string_view salt) const;
   // Finds the published block with these tokens after prefix `before` and adds a user; sets `id` to
-  // the id of the extended prefix. -1 if there is none.
+  // the id of the extended prefix. -1 if there is none: `id` is unchanged.
   int32_t find(PrefixId before, std::span<const int32_t> tokens, PrefixId& id);
   // Publishes a block that has users: it holds these block_tokens tokens after prefix `before`.
   // Returns the id of the extended prefix. If another block is already published for it, this one

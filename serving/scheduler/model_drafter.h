@@ -4,13 +4,15 @@
 // drafts for all sequences together: one step computes the tokens that the draft model has not seen
 // yet, in chunks if there are many; each further step adds one token to every draft.
 //
-// Draft tokens are sampled with the sequence's own parameters, seed and positions. Both models
+// Draft tokens are sampled with the sequence's own parameters, seed and positions, but without the
+// masks of a rule, which the scheduler applies to the drafts. Both models
 // invert their distribution at the same random number, so they mostly sample the same token where
 // the distributions are similar. Drafts are verified like any others
 // (serving/scheduler/speculation.h), so the output does not depend on the draft model.
 //
 // Keys of rejected draft tokens are overwritten when their positions are computed again. A sequence
-// that the drafter has not caught up with, or for which it has no blocks, gets no draft.
+// gets no draft if the drafter has not computed all of its tokens yet, or has no free slot or too
+// few free blocks for it.
 #pragma once
 
 #include <memory>
@@ -27,7 +29,7 @@ struct DraftLimits {
   int64_t step_tokens = 0;  // maximum per step, at least `sequences`
   // Maximum computed tokens of a sequence and its draft; longer sequences get no draft.
   int64_t length = 0;
-  int64_t blocks = 0, block_tokens = 16;
+  int64_t blocks = 0, block_tokens = 16;  // of the drafter's KV cache; tokens per block
 };
 
 class ModelDrafter final : public Drafter {

@@ -18,10 +18,10 @@ class ModelWeights {
   // Weights in use.
   virtual Checkpoint served() const = 0;
   // Stages weights: loads those at `path` beside those in use. Blocks until they are loaded; not on
-  // the engine's thread. Weights of another model: InputError that lists every difference; nothing
-  // changes.
+  // the engine's thread. InputError if they cannot be loaded; if they belong to another model, it
+  // lists every difference. After an error nothing is staged.
   virtual Checkpoint stage(const std::string& path) = 0;
-  // Stages an adapter that will replace the one in this run-time slot.
+  // The same for an adapter (a PEFT directory) that will replace the one in this run-time slot.
   virtual void stage_adapter(int32_t slot, const std::string& path) = 0;
   // Commits to the staged weights: the last call before use(). True: ranks that are lost from now
   // on, also before or during use(), restart with the staged weights. False: this model restarts no

@@ -14,7 +14,7 @@
 // first. Each tenant has at least one sequence in every step, and a single tenant never waits.
 //
 // A sequence that has not been measured is assumed to take as long as another one with the same
-// parameters, else as long as its tenant's recent tokens.
+// parameters, else as long as its tenant's recent tokens, else as long as the cheapest token.
 //
 // All times are measured. With a large model sampling is short compared with the step, and no
 // sequence waits.
@@ -35,11 +35,12 @@ namespace trireme {
 
 // Sampling times of one step, in seconds.
 struct SamplingTiming {
-  double step = 0;      // whole step
-  double sampling = 0;  // of that, spent on sampling
+  double step = 0;      // whole step, wall clock
+  double sampling = 0;  // part of that in which the executor only sampled, wall clock
   int64_t sequences = 0;
-  double sequence_sum = 0;  // sum of the sampling times of all sequences
-  bool decodes = false;     // no prompt was computed
+  // Sum of the sampling times of all sequences: above `sampling` if threads sample in parallel.
+  double sequence_sum = 0;
+  bool decodes = false;  // no prompt was computed
 };
 
 class SamplingTurns {

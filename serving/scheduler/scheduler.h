@@ -3,9 +3,9 @@
 //
 // A step has at most max_step_tokens tokens of at most max_sequences sequences. Decoding sequences
 // come first, one token each. The rest of the token budget is for prompts: running sequences before
-// waiting ones, each group in the order of (priority, arrival). A sequence starts when a slot is
-// free and the pool has blocks for all of its tokens, plus one for each running sequence and group
-// of layers (serving/scheduler/sequence_blocks.h).
+// waiting ones, each group in the order of (priority, arrival). A sequence starts when token budget
+// is left, a slot is free, and the pool has blocks for all of its tokens so far, plus one for each
+// running sequence and group of layers (serving/scheduler/sequence_blocks.h).
 //
 // Preemption: when a running sequence needs a block and none is free, the last running sequence in
 // that order releases its blocks and waits again, at its old position. Its tokens are computed
@@ -68,7 +68,7 @@ struct SchedulerCounts {
 struct Progress {
   std::shared_ptr<Sequence> sequence;
   std::vector<OutputToken> prompt = {};  // prompt log-probabilities
-  std::vector<float> embedding = {};     // of the prompt
+  std::vector<float> embedding = {};     // (C), of the prompt
   std::vector<OutputToken> tokens = {};  // sampled; those with id >= 0 are in sequence->tokens, too
   std::optional<FinishReason> finish = {};  // set: the sequence has ended
   // Causes of kError that no token id reports. nothing_left: the rule allows no further token
@@ -83,22 +83,24 @@ class Scheduler {
   Scheduler(const BatchingConfig& config, KvBlockPool& pool, std::unique_ptr<Drafter> drafter = {});
 
   // Queues a sequence. Its prompt has at most max_model_len - 1 tokens, or max_model_len if nothing
-  // is computed after it (Sequence::is_whole_prompt()).
+  // is computed after it (Sequence::is_whole_prompt()); CheckFailed if it has more.
   void add(std::shared_ptr<Sequence> sequence);
   // Ends a sequence in any state; the next plan may reuse its blocks. No effect if it has ended.
   void cancel(Sequence& sequence);
-  // Drops the unreported progress of cancelled sequences, which keeps their grammars alive. Call
-  // after cancel(), but not inside settle().
+  // Drops the unreported progress of cancelled sequences. Until then their grammars stay in memory.
+  // Call after cancel(), but not inside settle().
   void forget_ended();
 
-  // Plans the next step. Empty: nothing can run until the result of a step in flight or a mask
-  // arrives.
+  // Plans the next step. Empty: there is no sequence, or none can run until the result of a step in
+  // flight or a mask arrives.
   SchedulerOutput next();
   // True if a sequence was left out of the last plan because its mask was not ready.
   bool waits_for_masks() const { return waits_for_masks_; }
-  // Returns the progress of sequences whose masks have become ready. Call before next().
+  // Returns the progress of sequences whose masks have become ready, or cannot be made. Call before
+  // next().
   std::vector<Progress> settle();
-  // Applies the result of a step and returns the progress of its sequences.
+  // Applies the result of a step and returns the progress of its sequences that have results. Those
+  // whose next mask is not ready follow in settle().
   std::vector<Progress> done(const SchedulerOutput& plan, StepOutput result);
   // Replaces done() for a failed step: ends its sequences and returns them.
   std::vector<std::shared_ptr<Sequence>> failed(const SchedulerOutput& plan);

@@ -1,6 +1,6 @@
 // Plan of one engine step, which every rank executes, and its result. For each slot a rank keeps
-// the block tables of the sequence, and the SamplingParams if it samples. A plan contains only the
-// changes to them.
+// the block tables and the SamplingParams of the sequence. A plan contains only the changes to
+// them.
 //
 // A plan contains only numbers, no text or names of a request: a rank can do nothing with it but
 // run the model.
@@ -43,7 +43,8 @@ struct SequenceStep {
   // Prompt log-probabilities: scores the token after each of the tokens [first_scored,
   // first_scored + scored) of this step.
   int32_t first_scored = 0, scored = 0;
-  int32_t following = -1;  // token after the last of these, perhaps not in this step; -1: none
+  // Id of the token after the scored range, perhaps not in this step; -1: nothing is scored.
+  int32_t following = -1;
 };
 
 // Change of a block table (serving/scheduler/block_table.h) of a sequence's slot.
@@ -58,6 +59,7 @@ struct SchedulerOutput {
   std::vector<SlotStart> starts;
   std::vector<SequenceStep> sequences;
   std::vector<TableStep> tables;  // (sequences, groups of layers)
+  // tokens: ids, by sequence. blocks: numbers of the KV blocks to append, by table.
   std::vector<int32_t> tokens, blocks;
   std::vector<uint32_t> masks;  // (rows, ceil(V / 32)): bit id % 32 of word id / 32: id is allowed
 
@@ -70,7 +72,7 @@ struct TokenLogprob {
 };
 
 // Values of OutputToken::id when no token could be sampled.
-inline constexpr int32_t kNotFinite = -1;  // a logit is not finite
+inline constexpr int32_t kNotFinite = -1;  // a logit is NaN or +infinity, or all are -infinity
 // SamplingParams and mask together forbid every token.
 inline constexpr int32_t kNothingLeft = -2;
 
@@ -79,7 +81,7 @@ struct OutputToken {
   int32_t id = kNotFinite;
   double logprob = 0;
   std::vector<TokenLogprob> top = {};
-  int64_t rank = 0;  // of a prompt token: its rank by probability, from 1
+  int64_t rank = 0;  // of a prompt token: its rank by probability, from 1; 0: a sampled token
 };
 
 struct StepOutput {

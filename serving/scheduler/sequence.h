@@ -19,8 +19,10 @@ namespace trireme {
 enum class FinishReason {
   kStop,    // a stop token id (SamplingParams::stop_token_ids), or the prompt has been embedded
   kWhole,   // the rule allows no further token; the last token is part of the completion
-  kLength,  // max_tokens or max_model_len reached, or no token can continue an incomplete text
-  kError,   // logits not finite, no token left to sample, or no memory for the rule
+  kLength,  // max_tokens or max_model_len reached, or the rule ends an incomplete completion
+  // Logits not finite, no token left to sample, no memory for the rule, or any failure or abort by
+  // the engine (serving/engine/failure.h).
+  kError,
 };
 
 class Sequence;
@@ -31,7 +33,7 @@ struct SequenceRequest {
   int64_t max_tokens = 0;   // to generate, at least one; 0 with `embeds`
   int priority = 0;         // lower first
   std::string salt = {};    // prefixes are shared only among sequences with equal salts
-  std::string tenant = {};  // for fair sharing of steps (sampling_turns.h)
+  std::string tenant = {};  // for fair sharing of sampling time (sampling_turns.h)
   uint64_t draw = 0;        // draw_of(): sequences that share a SamplingParams sample differently
   // Sequence of the same prompt to compute first: this one then finds the prompt in the cache.
   std::shared_ptr<Sequence> sibling = {};

@@ -29,11 +29,12 @@ class SequenceBlocks {
   // tokens. Sets Sequence::computed, published and prefix; before the call, prefix is
   // KvBlockPool::root().
   void find_prefix(Sequence& sequence, int64_t max_tokens);
-  // Publishes the full blocks of the first `computed` tokens.
+  // Publishes the full blocks of the first `computed` tokens, up to the first block that was
+  // dropped before this call.
   void publish(Sequence& sequence, int64_t computed);
   // Drops the blocks that no later token attends to, then gives the sequence the blocks of its
-  // first `tokens` tokens, in groups with a window as many as the largest next step needs. False:
-  // too few blocks are free; none was given.
+  // first `tokens` tokens; in groups with a window or chunks, at most as many as the largest next
+  // step needs. False: too few blocks are free, and none was given.
   bool give(Sequence& sequence, int64_t tokens);
   int64_t missing(const Sequence& sequence, int64_t tokens) const;  // number that give() takes
   // Appends the changes of the sequence's tables since its last plan to the plan.

@@ -31,9 +31,9 @@ struct SpeculationConfig {
   int64_t max_running_sequences = 32;  // nothing is drafted while more are running
 };
 
-// Prompt lookup: at most `count` tokens that followed an earlier occurrence of a suffix of `text`
-// in its last kLookBack tokens, preferring the longest suffix, then the latest occurrence. Empty if
-// there is no such occurrence.
+// Prompt lookup: at most `count` tokens that followed an earlier occurrence of a suffix of `text`.
+// The occurrence ends within the last kLookBack tokens. The longest suffix is preferred, then the
+// latest occurrence. Empty if there is no such occurrence.
 inline constexpr int64_t kLookBack = 1 << 14;
 std::vector<int32_t> draft_from_text(std::span<const int32_t> text, const SpeculationConfig& config,
                                      int64_t count);

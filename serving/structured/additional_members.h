@@ -15,22 +15,24 @@ namespace trireme {
 
 // One kind of additional member: its names and values.
 struct MemberKind {
-  std::string pattern = {};  // of the names; unused if has_pattern is false
+  std::string pattern = {};  // regular expression of the names; unused if has_pattern is false
   bool has_pattern = false;
   std::vector<FiniteAutomaton> automata = {};  // each must accept the names, too
-  Grammar::Node value = -1;
+  Grammar::Node value = -1;                    // grammar of the values
 };
 
 class AdditionalMembers {
  public:
   // s: constraints of the object. named: names of the listed members, which additional members
-  // cannot have. The referenced objects must outlive this one.
+  // cannot have. path: of the object's schema, for errors; depth: its nesting level. The referenced
+  // objects must outlive this one. InputError for a listed name of more than 128 bytes.
   AdditionalMembers(Subschemas& subschemas, const Schema& s, std::vector<std::string> named,
                     std::vector<MemberKind> kinds, const std::string& path, int depth);
 
   // Grammar of at most `most` additional members (most < 0: unbounded), of which at least `least`
-  // have different names; other names may repeat. is_first: no member, and so no comma, precedes
-  // them. InputError if least > 4, or if least > 1 and most > 64.
+  // have different names; other names may repeat. No texts if least > most. is_first: no member,
+  // and so no comma, precedes them. InputError if least > 4, or if least > 1 and most > 64, or if
+  // propertyNames is not supported here.
   Grammar::Node members(int64_t least, int64_t most, bool is_first);
 
  private:

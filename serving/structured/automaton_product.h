@@ -15,7 +15,7 @@ namespace trireme {
 std::vector<AutomatonState> intersection(std::span<const AutomatonState> a,
                                          std::span<const AutomatonState> b, CompileBudget& budget);
 
-// Automaton of all texts that `a` does not accept. One state more.
+// Automaton of all byte strings that `a` does not accept. It has |a| + 1 states.
 FiniteAutomaton complement_of(std::span<const AutomatonState> a, CompileBudget& budget);
 
 }  // namespace trireme

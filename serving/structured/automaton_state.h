@@ -18,19 +18,19 @@ enum class StateCounter : uint8_t {
 
 struct AutomatonState {
   struct Edge {
-    uint8_t first = 0, last = 0;  // bytes
-    bool begins_turn = false;     // in kLoop only
-    int32_t target = 0;
+    uint8_t first = 0, last = 0;  // bytes, inclusive
+    bool begins_turn = false;     // kLoop: the byte begins another turn; otherwise false
+    int32_t target = 0;           // index of a state
   };
   struct Call {
-    int32_t rule = 0, target = 0;
+    int32_t rule = 0, target = 0;  // target: state after the text of the rule
   };
   std::vector<Edge> edges;  // ascending, disjoint byte ranges
   std::vector<Call> calls;  // one per rule
   bool final = false;
   StateCounter counter = StateCounter::kNone;
-  int32_t max_count = 0;
-  int32_t free_count = 0;  // up to this count every edge is allowed
+  int32_t max_count = 0;   // maximum of the count: turns, or bytes of the rule
+  int32_t free_count = 0;  // an edge is allowed if the count after it is at most this
 };
 
 using FiniteAutomaton = std::vector<AutomatonState>;  // start state first

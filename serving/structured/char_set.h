@@ -1,5 +1,5 @@
-// Sets of Unicode scalar values (code points without surrogates), as ascending ranges that do not
-// touch.
+// Sets of Unicode scalar values (code points without surrogates), as ascending ranges that neither
+// overlap nor touch.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,10 @@ using CharSet = std::vector<CharRange>;
 
 inline constexpr uint32_t kLastChar = 0x10FFFF;
 
-// Union of ranges in any order, without surrogates and values above U+10FFFF.
+// Union of ranges, which may overlap and be in any order. Removes surrogates and values above
+// U+10FFFF.
 CharSet make_char_set(const CharSet& ranges);
+// The following require sets as make_char_set() returns them.
 CharSet complement(const CharSet& set);
 CharSet united(const CharSet& a, const CharSet& b);
 CharSet without(const CharSet& a, const CharSet& b);

@@ -1,5 +1,5 @@
-// Limits on compiling a grammar. Grammars come from untrusted clients, so everything that grows is
-// charged before it is allocated. Above a limit only that request fails, with InputError.
+// Limits on compiling a grammar. Clients are not trusted, so everything that grows with their
+// grammar is charged. Above a limit only that request fails, with InputError.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@ namespace trireme {
 
 struct GrammarLimits {
   std::chrono::milliseconds time{2000};  // CPU time of the compiling thread
-  int64_t bytes = int64_t{256} << 20;
-  int64_t states = 30'000;   // of the automaton
-  int depth = 64;            // nesting of a schema, an expression or a grammar
+  int64_t bytes = int64_t{256} << 20;  // charged in total, including bytes that are freed meanwhile
+  int64_t states = 30'000;             // made in total, including states of intermediate automata
+  int depth = 64;                      // nesting of a schema, an expression or a grammar
   int64_t min_counted = 64;  // minimum optional turns of a counted repetition (StateCounter)
 };
 
@@ -50,7 +50,7 @@ class CompileBudget {
   void check_depth(int depth) const {
     if (depth > limits_.depth) fail_input("the constraint is nested deeper than ", limits_.depth);
   }
-  // Reads the clock, which is a system call, on every 256th call.
+  // InputError after the time limit. Reads the clock, which is a system call, on every 256th call.
   void check_time() {
     if ((++asked_ & 255) == 0 && out_of_time())
       fail_input("compiling the constraint takes longer than ", limits_.time.count(),

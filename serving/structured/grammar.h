@@ -15,7 +15,7 @@ namespace trireme {
 
 class Grammar {
  public:
-  using Node = int32_t;
+  using Node = int32_t;  // index of an expression
   enum class Kind : uint8_t {
     kLiteral,   // bytes
     kChars,     // one character of a set
@@ -44,7 +44,7 @@ class Grammar {
   Node choice(std::vector<Node> parts);
   Node repeat(Node part, int64_t least, int64_t most);
   Node optional(Node part) { return repeat(part, 0, 1); }
-  // Same as repeat(part, count, count), in O(log count) expressions: nested rules of blocks.
+  // Same as repeat(part, count, count), in O(log count) expressions: rules of 64 turns, nested.
   Node exactly(Node part, int64_t count);
   // `part` repeated least to most times, with a separator before all but the first.
   Node separated(Node part, Node separator, int64_t least, int64_t most);
@@ -57,16 +57,16 @@ class Grammar {
   void define(int32_t rule, Node body) { rules_[static_cast<size_t>(rule)] = {{body}, -1}; }
   Node call(int32_t rule);
   Node named(Node body);  // call of a new rule
-  // Call of a new rule: the intersection of expressions without calls and automata without calls
-  // and counters, limited to max_bytes bytes (max_bytes < 0: unlimited).
+  // Call of a new rule: the intersection of at least one expression without calls and of automata
+  // without calls and counters. Its texts have at most max_bytes bytes (max_bytes < 0: unlimited).
   Node named_all(std::vector<Node> bodies, int64_t max_bytes,
                  std::vector<FiniteAutomaton> automata = {});
 
   const Expression& at(Node node) const { return expressions_[static_cast<size_t>(node)]; }
   struct Rule {
     std::vector<Node> bodies = {};  // the rule is their intersection; empty: not defined
-    int64_t max_bytes = -1;
-    std::vector<FiniteAutomaton> automata = {};
+    int64_t max_bytes = -1;         // maximum bytes of a text; < 0: unlimited
+    std::vector<FiniteAutomaton> automata = {};  // part of the intersection
   };
   const std::vector<Rule>& rules() const { return rules_; }
   CompileBudget& budget() { return budget_; }

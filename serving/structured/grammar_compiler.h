@@ -1,8 +1,8 @@
 // Grammar compiler with its own threads and a cache of recently used grammars, so that neither the
-// engine nor other requests wait for a slow compilation. Tenants (API keys) are served in turn. One
-// key occupies at most all threads but one; requests without a key may occupy all. A compiled
-// grammar is cached only for its tenant, and its memory is charged to that tenant
-// (grammar_memory.h).
+// engine nor other requests wait for a slow compilation. Tenants (API keys) are served in turn. If
+// there are several threads, one key occupies at most all but one; requests without a key may
+// occupy all. A compiled grammar is cached only for its tenant, and its memory is charged to that
+// tenant (grammar_memory.h).
 #pragma once
 
 #include <condition_variable>
@@ -19,15 +19,16 @@ namespace trireme {
 struct GrammarCompilerConfig {
   GrammarLimits limits = {};
   int threads = 2;
-  int64_t kept_bytes = int64_t{256} << 20;  // maximum bytes of cached grammars
-  int64_t live_bytes = int64_t{1} << 30;    // maximum bytes of all grammars, in use or cached
+  // Maximum bytes of cached grammars and their sources; the latest grammar is cached in any case.
+  int64_t kept_bytes = int64_t{256} << 20;
+  int64_t live_bytes = int64_t{1} << 30;  // maximum bytes of all grammars, in use or cached
 };
 
 struct GrammarRefusal {
   enum class Kind {
-    kInvalid,       // the source is invalid
-    kShareIsFull,   // no memory left in the tenant's share
-    kMemoryIsFull,  // no memory left for any grammar
+    kInvalid,       // the source is invalid, unsupported or too expensive
+    kShareIsFull,   // no memory left in the tenant's share, or not known which budget is full
+    kMemoryIsFull,  // no memory left for any grammar, or an allocation failed
   };
   Kind kind = Kind::kInvalid;
   std::string message = {};
@@ -37,14 +38,15 @@ class GrammarCompiler {
  public:
   explicit GrammarCompiler(std::shared_ptr<const TokenTrie> trie,
                            const GrammarCompilerConfig& config = {});
-  ~GrammarCompiler();  // drops jobs that have not started
+  ~GrammarCompiler();  // drops jobs that have not started, without calling `done`
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
   // Compiles a grammar for a tenant. done: receives the rule, or nullptr and the refusal. It is
   // called from compile() itself if the rule is cached, else on a compiler thread; at most once; it
   // must not throw. wanted: returns false once no client waits; such jobs are dropped without
-  // calling `done`. It may be called on any thread, with the compiler's lock held.
+  // calling `done`. `wanted` may be called on any thread, also with the compiler's lock held, so it
+  // must not call the compiler.
   using Done = std::function<void(std::shared_ptr<const TextRule>, const GrammarRefusal& refusal)>;
   using Wanted = std::function<bool()>;
   void compile(const std::string& tenant, GrammarSource source, const Done& done, Wanted wanted);
@@ -52,7 +54,7 @@ class GrammarCompiler {
   struct Counts {
     int64_t waiting = 0;     // jobs not started
     int64_t live_bytes = 0;  // bytes of all grammars
-    int64_t masks = 0;       // computed by the mask worker since start
+    int64_t masks = 0;       // jobs that the mask worker has run (MaskWorker::done())
   };
   Counts counts() const;
 

@@ -1,6 +1,7 @@
-// Byte budget of all live grammars: automata, states and masks, in use or cached. Charged before
-// memory is allocated and released with the last user of a grammar. Each tenant (API key) has a
-// share of it (tenant_share). Thread-safe.
+// Byte budget of all live grammars: automata, states and masks, in use or cached. An automaton is
+// charged when it has been built, states and masks as they grow (token_masks.h). All of it is
+// released with the last user of the grammar. Each tenant (API key) has a share of the budget
+// (tenant_share() in engine/core/fair_queue.h). Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@ namespace trireme {
 
 class GrammarMemory {
  public:
+  // Failures: the bytes do not fit into the tenant's share, or not into the whole budget.
   enum class ChargeResult { kCharged, kShareIsFull, kAllIsFull };
   // Drops one cached grammar that no request uses: of that tenant; nullptr: of any. False: there is
   // none.
@@ -23,10 +25,12 @@ class GrammarMemory {
   GrammarMemory(const GrammarMemory&) = delete;
   GrammarMemory& operator=(const GrammarMemory&) = delete;
 
-  // Sets the callback that frees memory when it is short. It may call release(), but not charge().
+  // Sets the callback that frees memory when it is short. The callback may call release(), but not
+  // charge() or set_evict().
   void set_evict(Evict evict);
-  // Charges `bytes`. If memory is short, first evicts cached grammars: the tenant's own, then other
-  // tenants' if the whole budget is full or if their shares narrow the tenant's.
+  // Charges `bytes`. If memory is short, first evicts cached grammars one by one until the bytes
+  // fit: the tenant's own, then those of other tenants. The latter only if the whole budget is
+  // full, or if the tenant's share would suffice with fewer tenants.
   ChargeResult charge(const std::string& tenant, int64_t bytes);
   void release(const std::string& tenant, int64_t bytes);
   int64_t used() const;
@@ -48,7 +52,7 @@ class GrammarMemory {
 // Bytes that one grammar has charged to the budget; released on destruction. Not thread-safe.
 class GrammarCharge {
  public:
-  // memory: nullptr: unlimited.
+  // memory: the budget; nullptr if unlimited.
   GrammarCharge(std::shared_ptr<GrammarMemory> memory, std::string tenant)
       : memory_(std::move(memory)), tenant_(std::move(tenant)) {}
   ~GrammarCharge() { (void)set(0); }

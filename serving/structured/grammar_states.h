@@ -1,7 +1,7 @@
 // Reader states of a grammar. A reader state is the set of all ways to read the text so far; each
 // way is a configuration (state of the pushdown automaton, stack of states to return to). A set
-// gets a number when it is first reached, and is found again later. It stores its transition for
-// each byte, so that reading a byte is a table lookup.
+// gets a number when it is first reached, and is found again later. Its transition for a byte is
+// stored once computed, so that reading the byte again is a table lookup.
 //
 // The bottom of a stack is the end of the text, or of a rule that is read without its callers.
 // is_whole() is true if the bottom can be reached without a further byte.
@@ -18,7 +18,7 @@ namespace trireme {
 
 class GrammarStates {
  public:
-  static constexpr int32_t kDead = -1;
+  static constexpr int32_t kDead = -1;  // result of step(): no text continues with this byte
   struct Configuration {
     int32_t state = 0, stack = 0;  // stack 0: the bottom
     int32_t count = 0;             // as defined by the state's StateCounter
@@ -30,7 +30,7 @@ class GrammarStates {
 
   // Reader state at the automaton's `state` with an empty stack.
   int32_t at(int32_t state);
-  // The same without the state's calls: only its own edges.
+  // The same without the state's calls, only its own edges. count: as defined by the StateCounter.
   int32_t on_edges_of(int32_t state, int32_t count = 0);
   // Representative of a state, with the same continuations of up to `reach` bytes and the same
   // distance to the end. States have the same representative if they differ only in counts that
@@ -38,6 +38,7 @@ class GrammarStates {
   int32_t alike(int32_t state);
   // Reader state after a rule has ended and returned to `stack`, which is not the bottom.
   int32_t after_return(int32_t stack);
+  // Reader state after a byte, or kDead. state: not kDead.
   int32_t step(int32_t state, uint8_t byte) {
     const int32_t next = steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]];
     return next != kUnknown ? next : make_step(state, byte);
@@ -48,17 +49,18 @@ class GrammarStates {
   }
   bool is_whole(int32_t state) const { return whole_[static_cast<size_t>(state)] != 0; }
   bool can_go_on(int32_t state) const { return !configurations(state).empty(); }
-  // Configurations of a state. All have edges that may be followed.
+  // Configurations of a state, without those from which no byte can follow. In a kBytes state, the
+  // count may still forbid every byte.
   std::span<const Configuration> configurations(int32_t state) const;
-  // Bytes from the state to the end of the shortest text that continues from it.
+  // Bytes from the state to the end of the shortest text that continues from it; 0 if is_whole().
   int64_t bytes_to_end(int32_t state) const { return to_end_[static_cast<size_t>(state)]; }
   // The same after the return to `stack`.
   int64_t bytes_after_return(int32_t stack) const {
     return bytes_after_return_[static_cast<size_t>(stack)];
   }
 
-  // Copy of a state that survives clear(). A frame comes after the one it returns to. `stack` is 0
-  // for the bottom, n for the n-th frame.
+  // Copy of a state that survives clear(). A frame follows the one below it. `stack` is 0 for the
+  // bottom, n for frames[n - 1].
   struct Snapshot {
     std::vector<Configuration> frames = {}, configurations = {};
     bool whole = false;

@@ -2,7 +2,7 @@
 //
 // The rules are narrower than JSON, so that texts end and every parser accepts them. Between values
 // there is nothing, a space, or a line end with up to 20 spaces. Integers have up to 18 digits,
-// fractions up to 17, exponents up to 2. No escape is half of a surrogate pair.
+// fractions up to 17, exponents up to 2. \u escapes of surrogates occur only in pairs.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,12 @@ class JsonGrammar {
 
   Grammar& grammar() { return grammar_; }
   Grammar::Node space();
-  Grammar::Node string();     // any string
-  Grammar::Node long_char();  // character in a string that takes more than a byte
+  Grammar::Node string();     // any string; this and plain_key() include the quotes
+  Grammar::Node long_char();  // character in a string, of two or more bytes; all escapes, too
   Grammar::Node any_char();   // character in a string, without calling a rule
   Grammar::Node plain_key(
       const std::vector<std::string>& except);  // any key without escapes, except these
+  // With bounds as bounded_number() and bounded_integer() (number_grammar.h).
   Grammar::Node number(const NumberBounds& bounds);
   Grammar::Node integer(const NumberBounds& bounds);
   Grammar::Node value();   // any value

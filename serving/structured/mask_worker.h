@@ -32,7 +32,7 @@ class MaskWorker {
   MaskWorker(const MaskWorker&) = delete;
   MaskWorker& operator=(const MaskWorker&) = delete;
 
-  // spent: work on the completion's masks so far (TokenMasks::work()).
+  // spent: work on the completion's masks so far, in trie nodes (TokenMasks::work()).
   void submit(const std::string& tenant, int64_t spent, std::shared_ptr<MaskWork> job);
   int64_t done() const { return done_; }  // jobs run since start
 

@@ -10,7 +10,7 @@ namespace trireme {
 // Bounds of a number as JSON numbers, such as "-12.5"; empty: unbounded.
 struct NumberBounds {
   std::string least = {}, most = {};
-  bool min_excluded = false, max_excluded = false;
+  bool min_excluded = false, max_excluded = false;  // least or most itself is not allowed
   bool none() const { return least.empty() && most.empty(); }
 };
 
@@ -21,7 +21,7 @@ struct IntegerRange {
   int64_t least = 0, most = 0;
 };
 IntegerRange integer_range(const NumberBounds& bounds);
-// Grammar of the integers of that range. InputError if it is empty.
+// Grammar of the integers of that range. InputError as integer_range(), and if the range is empty.
 Grammar::Node bounded_integer(Grammar& grammar, const NumberBounds& bounds);
 // Grammar of numbers without exponent, with up to 18 digits before and up to 17 after the point.
 // InputError for a bound with more digits after the point, or beyond all such numbers. If the

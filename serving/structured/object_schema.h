@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-// s: constraints as returned by constraints_of() or merged().
+// s: constraints as returned by constraints_of() or merged() (schema_keywords.h). path: of the
+// schema, for errors. depth: its nesting level.
 //
 // Members with known names come in a fixed order: properties, then names that appear only in
 // required, dependentRequired or propertyNames. Such a member has one rule for each combination of

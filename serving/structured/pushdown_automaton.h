@@ -3,8 +3,9 @@
 // leads from the start of the root rule to one of its final states. A call consumes a text of the
 // called rule.
 //
-// Every state can reach a final state of its rule, so that any text that can be read so far has a
-// valid continuation. No rule calls itself before it has read a byte.
+// Every state that can be reached from the start of the root rule can reach a final state of its
+// own rule, so that every prefix that can be read has a valid continuation. No rule calls itself
+// before it has read a byte.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +29,14 @@ class PushdownAutomaton {
   const std::vector<State>& states() const { return states_; }
   int32_t start(int32_t rule) const { return starts_[static_cast<size_t>(rule)]; }
   int32_t root() const { return root_; }   // start state of the root rule
-  bool counts() const { return counts_; }  // some state has a StateCounter
+  bool counts() const { return counts_; }  // the StateCounter of some state is not kNone
   // True for a final state without continuation.
   bool ends(int32_t state) const {
     const State& s = states_[static_cast<size_t>(state)];
     return s.final && s.edges.empty() && s.calls.empty();
   }
-  // Bytes of the shortest text from a state to the end of its rule.
+  // Bytes of the shortest text from a state to the end of its rule; kNeverEnds (shortest_texts.h)
+  // if there is none.
   int64_t bytes_to_end(int32_t state) const { return bytes_to_end_[static_cast<size_t>(state)]; }
 
  private:

@@ -1,11 +1,15 @@
 // Regular expressions as grammars. Supports the regular part of the syntax of JSON Schema's
-// `pattern` (ECMA-262): literals, `.` (no line end), classes with \d \w \s (ASCII) and their
-// complements (\S excludes all Unicode white space), escapes \t \n \r \f \v \0 \xHH \uHHHH
-// \u{H...}, groups (capturing or not, named or not), alternatives, * + ? {n} {n,} {n,m} (lazy ones
-// have the same texts; at most 10000 turns), ^ at the start and $ at the end of the alternatives of
-// the whole expression.
+// `pattern` (ECMA-262):
+//  - literals, `.` (no line end), and escapes \t \n \r \f \v \0 \xHH \uHHHH \u{H...} and of
+//    punctuation;
+//  - classes with \d \w \s (ASCII) and their complements; \S and [^\s] exclude all Unicode white
+//    space;
+//  - groups (capturing or not, named or not) and alternatives;
+//  - * + ? {n} {n,} {n,m}, with n and m at most 10000; lazy ones have the same texts;
+//  - ^ at the start and $ at the end of the alternatives of the whole expression.
 //
-// InputError for anything else: backreferences, lookaround, \b, \p, flags.
+// InputError for anything else, such as backreferences, lookaround, \b outside a class, \p, flags
+// and invalid UTF-8.
 #pragma once
 
 #include <string_view>
@@ -15,8 +19,8 @@
 namespace trireme {
 
 enum class RegexUse {
-  kWholeText,   // the whole text matches
-  kJsonString,  // content of a JSON string with a match anywhere in it
+  kWholeText,   // the whole text matches, also without ^ and $
+  kJsonString,  // content of a JSON string, without quotes, with a match anywhere in it
 };
 
 Grammar::Node regex_grammar(Grammar& grammar, std::string_view expression, RegexUse use);

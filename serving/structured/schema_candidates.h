@@ -14,7 +14,8 @@ enum class CandidateSource {
 };
 
 // Returns an array of at most max_count values, not counting null of `nullable`, that contains
-// every value of the schema, possibly with others. nullopt: a bounded search found none.
+// every value of the schema, possibly with others and with duplicates. nullopt: a bounded search
+// found no such array.
 std::optional<Schema> candidate_values(const Schema& schema, const SchemaFinder& find,
                                        CandidateSource source, size_t max_count);
 

@@ -12,6 +12,7 @@ namespace trireme {
 
 // True if two values are equal by JSON Schema: the order of object members does not matter.
 bool are_equal(const Schema& a, const Schema& b);
+// True if an element of the array `values` is equal to `value`.
 bool contains_value(const Schema& values, const Schema& value);
 
 // Returns the elements of an array that satisfy constraints, exactly. constraints: as returned by

@@ -17,7 +17,8 @@ inline int64_t sum_of_bytes(int64_t a, int64_t b) {
   return a == kNeverEnds || b == kNeverEnds ? kNeverEnds : std::min(a + b, kNeverEnds - 1);
 }
 
-// starts: start state of each rule. O((edges + calls) log states).
+// Returns the distance of each state, kNeverEnds if it cannot reach the end of its rule. starts:
+// start state of each rule. Counters are ignored. O((edges + calls) log states).
 std::vector<int64_t> bytes_to_end(std::span<const AutomatonState> states,
                                   std::span<const int32_t> starts);
 

@@ -1,4 +1,5 @@
-// Regular expressions of JSON Schema's string formats.
+// Regular expressions of JSON Schema's string formats. They describe the whole string, without ^
+// and $, and may have alternatives at the top level.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace trireme {
 std::string format_expression(std::string_view format);
 // Expression for checks: matches all strings of a known format, by RFC 3339 (date, time, duration),
 // 4122 (uuid), 5321 (email), 1123 (hostname, except its limit of 253 characters), 4291 (ipv6), 3986
-// (uri), 3987 (iri), 6901 (json-pointer).
+// (uri), 3987 (iri), 6901 (json-pointer). "": unknown format.
 std::string format_check(std::string_view format);
 
 }  // namespace trireme

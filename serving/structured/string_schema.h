@@ -16,10 +16,11 @@ namespace trireme {
 // A pattern or format: keyword and value.
 using StringExpression = std::pair<std::string, std::string>;
 
-// s: constraints as returned by constraints_of() or merged(). With a pattern or format, maxLength
-// limits the bytes of the string as written in JSON, which excludes some strings with escapes or
-// characters above ASCII. Strings with equal keywords share a node. InputError with path and
-// keyword.
+// s: constraints as returned by constraints_of() or merged() (schema_keywords.h). path: of the
+// schema, for errors. With a pattern or format, maxLength limits the bytes of the string as written
+// in JSON, without quotes, which excludes some strings with escapes or characters above ASCII.
+// Strings with equal keywords share a node. InputError with path and keyword if a keyword is
+// invalid or not supported.
 Grammar::Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path);
 
 // Expressions without calls whose intersection, limited to max_bytes bytes with quotes (max_bytes
@@ -28,7 +29,8 @@ struct StringBodies {
   std::vector<Grammar::Node> all = {};
   int64_t max_bytes = -1;
 };
-// Returns at least one expression.
+// Returns at least one expression. InputError as string_schema_grammar(), and if minLength is above
+// 1024.
 StringBodies string_bodies(Grammar& grammar, const Schema& s, const std::string& path);
 
 // Check of given strings against such constraints. The automaton of each pattern and format is
@@ -37,7 +39,8 @@ class StringCheck {
  public:
   explicit StringCheck(CompileBudget& budget) : budget_(budget) {}
 
-  // True if a string satisfies the constraints. Errors as string_schema_grammar().
+  // True if a string satisfies these constraints; other keywords are ignored. maxLength counts
+  // characters. Errors as string_schema_grammar().
   bool holds(const Schema& value, const Schema& s, const std::string& path);
   // Automaton of the strings that match a pattern, as JSON with quotes.
   const FiniteAutomaton& pattern_automaton(const std::string& pattern, const std::string& path) {

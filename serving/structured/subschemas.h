@@ -19,7 +19,8 @@ class Subschemas {
   virtual JsonGrammar& json() = 0;
   // Grammar of the values of a schema.
   virtual Grammar::Node compile(const Schema& schema, const std::string& path, int depth) = 0;
-  // All values of a schema, without duplicates; nullopt: more than max_count, or unknown.
+  // All values of a schema, without duplicates: at most max_count, and null of `nullable`. nullopt:
+  // there are more, or they are not known.
   virtual std::optional<std::vector<Schema>> list_values(const Schema& schema,
                                                          const std::string& path,
                                                          size_t max_count) = 0;

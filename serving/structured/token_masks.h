@@ -7,8 +7,8 @@
 // A mask costs O(words) for a known reader state, otherwise a walk over the readable part of the
 // trie for each way to read the text so far. Work is counted in trie nodes. A mask that takes more
 // than begin() allows is given up; its computed parts make a second attempt cheaper. Memory is
-// charged before it is allocated. If the charge is refused, the mask is given up, too; clear()
-// frees memory.
+// charged 64 KiB ahead, since the memory that a step needs is known only after it. If the charge is
+// refused, the mask is given up, too; clear() frees memory.
 #pragma once
 
 #include <functional>
@@ -27,20 +27,22 @@ class TokenMasks {
   // Requests a total of `bytes`; false: refused. Called when the total exceeds the granted one, and
   // when it has decreased.
   using Charge = std::function<bool(int64_t bytes)>;
-  // Automaton and trie must outlive this object. max_work: limit for the first mask.
+  // Automaton and trie must outlive this object. max_work: work limit until begin() is called.
   TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie, int64_t max_work = kMaxWork,
              Charge charge = {});
 
   GrammarStates& states() { return states_; }
-  // Adds the bits of the tokens that can be read from `state` to `mask` (trie.words()). False:
-  // there are none, or the search was given up. Leaves out tokens after which the text needs more
-  // than `most` further bytes (GrammarStates::bytes_to_end). If that leaves none and the text may
-  // not end here, adds those that need the fewest.
+  // Adds the bits of the tokens that can be read from `state` to `mask` (trie.words()). False: none
+  // was added, or the search was given up. Leaves out tokens after which the text needs more than
+  // `most` further bytes (GrammarStates::bytes_to_end). If that leaves none and the text may not
+  // end here, adds those that need the fewest.
   bool add(int32_t state, int64_t most, std::span<uint32_t> mask);
-  // Sets the work limit of the following step() and add() calls together.
+  // Sets the work limit of all following calls of step(), restore() and add() together, in trie
+  // nodes.
   void begin(int64_t max_work);
   int64_t work() const { return max_work_ - work_left_; }  // since begin()
-  // True if work or memory did not suffice since begin().
+  // gave_up(): the work limit or the memory did not suffice since begin(). lacks_memory(): it was
+  // the memory.
   bool gave_up() const { return work_left_ < 0; }
   bool lacks_memory() const { return lacks_memory_; }
   // Returns the state after a byte. kDead: there is none, or the search was given up.
@@ -48,7 +50,8 @@ class TokenMasks {
   // Returns the state of a snapshot. kDead: the search was given up.
   int32_t restore(const GrammarStates::Snapshot& saved);
   // Computes the parts that depend on automaton states alone, starting with the states that accept
-  // the most bytes, until max_work is spent or memory is short. False: a state was given up.
+  // the most bytes, until max_work is spent or memory is short. False: one state alone took more
+  // than kMaxWork, or its states took too much memory.
   bool prepare(int64_t max_work);
   // True if states or masks take so much memory that clear() should follow, which invalidates all
   // state numbers.

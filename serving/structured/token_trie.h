@@ -20,15 +20,19 @@ class TokenTrie {
   // Trie of given tokens with ids from 0; empty ones and those above 1024 bytes are left out.
   explicit TokenTrie(const std::vector<std::string>& tokens);
 
-  int64_t ids() const { return ids_; }
-  int64_t words() const { return (ids_ + 31) / 32; }  // of a mask
-  std::string_view bytes(int32_t id) const;           // "" for a control token
+  int64_t ids() const { return ids_; }                // output_vocab_size
+  int64_t words() const { return (ids_ + 31) / 32; }  // of 32 bits, in a mask
+  // Bytes of a token, also of one above 1024 bytes; "" for a control token and for an id without a
+  // token.
+  std::string_view bytes(int32_t id) const;
 
   // Node 0 is the root, the empty text.
   int32_t nodes() const { return static_cast<int32_t>(bytes_.size()); }
   uint8_t byte(int32_t node) const { return bytes_[static_cast<size_t>(node)]; }  // last byte
   uint16_t depth(int32_t node) const { return depths_[static_cast<size_t>(node)]; }
-  int32_t end(int32_t node) const { return ends_[static_cast<size_t>(node)]; }  // of its subtree
+  // First node after the subtree of `node`.
+  int32_t end(int32_t node) const { return ends_[static_cast<size_t>(node)]; }
+  // Ids of the tokens that end at `node`.
   std::span<const int32_t> tokens(int32_t node) const {
     const auto begin = static_cast<size_t>(first_token_[static_cast<size_t>(node)]);
     const auto last = static_cast<size_t>(first_token_[static_cast<size_t>(node) + 1]);

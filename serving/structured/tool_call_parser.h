@@ -5,7 +5,7 @@
 // arguments are the first member "arguments" or "parameters"; a second one is ignored, since
 // reported arguments cannot be retracted; a call without either gets "{}". The parser holds back a
 // possible start of a marker, white space before one, and an object until its name is known. An
-// object without a name is reported as content.
+// object without a name, or with a name of more than 256 bytes, is reported as content.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct ToolCallOptions {
 struct ToolCallDelta {
   struct Call {
     int64_t index = 0;
-    std::string name = {};  // not empty: the call begins
-    std::string arguments = {};
+    std::string name = {};       // not empty: the call begins
+    std::string arguments = {};  // next bytes of the arguments' JSON
   };
   std::string content = {};
   std::vector<Call> calls = {};
@@ -41,9 +41,10 @@ class ToolCallParser {
  public:
   explicit ToolCallParser(ToolCallOptions options);
 
+  // Both append to `delta`.
   void push(std::string_view text, ToolCallDelta& delta);
-  void finish(ToolCallDelta& delta);  // ends the text
-  int64_t calls() const { return calls_; }
+  void finish(ToolCallDelta& delta);        // ends the text
+  int64_t calls() const { return calls_; }  // reported so far
 
  private:
   enum class State { kContent, kBefore, kObject, kAfterCall };

@@ -20,8 +20,9 @@ enum class ToolFormat { kNone, kHermes, kLlama3, kMistral };
 
 // Format of the chat template that is used with tools; kNone: unknown.
 ToolFormat tool_format_of_templates(const ChatTemplateSources& sources);
-// InputError for an unknown name.
+// Format of that name. InputError for an unknown name.
 ToolFormat tool_format(std::string_view name);
+// Name of the format; "none" for kNone.
 const char* text(ToolFormat format);
 // Marker before the calls of a text; "" for kNone.
 const char* tool_marker(ToolFormat format);
@@ -29,7 +30,8 @@ const char* tool_marker(ToolFormat format);
 std::string_view tool_end(ToolFormat format);
 
 // Grammar of tool calls. tools: JSON, {"format": "hermes", "parallel": true, "free": false,
-// "tools": [{"name", "parameters"}]}. With "free": false, calls only; for llama3 and mistral
+// "tools": [{"name", "parameters"}]}. "parallel": one or more calls; otherwise exactly one. Without
+// "parameters" the arguments are {}. With "free": false, calls only; for llama3 and mistral
 // without their marker, which is a single token. With "free": true, any text without a marker,
 // optionally followed by a marker, written out, and calls; for llama3 such a text does not begin
 // with {, unless it is a call.

@@ -26,18 +26,20 @@ namespace trireme {
 struct TextStreamOptions {
   std::vector<std::string> stops = {};  // stop strings, none empty
   bool include_stop = false;            // keeps stop strings and stop tokens in the text
-  int64_t min_tokens = 0;               // stop strings that end within this many tokens are ignored
-  bool show_special = false;            // includes the spelling of control tokens
-  std::vector<int32_t> shown = {};      // control tokens that are always included
-  bool at_start = false;                // no token precedes the text (Tokenizer::detokenizer)
-  bool report_tokens = false;           // fills TextDelta::tokens
+  // Stop strings that end within this many generated tokens are ignored.
+  int64_t min_tokens = 0;
+  bool show_special = false;        // includes the spelling of control tokens
+  std::vector<int32_t> shown = {};  // control tokens that are always included
+  bool at_start = false;            // no token precedes the text (Tokenizer::detokenizer)
+  bool report_tokens = false;       // fills TextDelta::tokens
 };
 
 struct TokenText {
   int32_t id = 0;
-  std::string text = {};   // its share of the text, truncated where the text ends
-  std::string bytes = {};  // bytes of the token itself, possibly a part of a character
-  int64_t offset = 0;      // number of characters of the text before its share
+  std::string text = {};  // its share of the text, truncated where the text ends
+  // Bytes of the token itself, possibly a part of a character. Empty: it is not in the text.
+  std::string bytes = {};
+  int64_t offset = 0;  // number of characters (code points) of the text before its share
 };
 
 struct TextDelta {
@@ -47,8 +49,8 @@ struct TextDelta {
 
 enum class TokenRole {
   kPrompt,  // stop strings in it are ignored
-  kText,
-  kEnd,  // stop token that ended the sequence
+  kText,    // generated token
+  kEnd,     // stop token that ended the sequence
 };
 
 class TextStream {
@@ -64,6 +66,7 @@ class TextStream {
   void finish(TextDelta& delta);
   // True if a stop string has ended the text.
   bool stopped() const { return stop_ >= 0; }
+  // The stop string that has ended the text. Requires stopped().
   const std::string& stop() const { return matcher_.stop(stop_); }
 
  private:
@@ -103,7 +106,7 @@ class TextStream {
 // Bytes of a token by itself; for a control token, its spelling.
 std::string token_bytes(const Tokenizer& tokenizer, int32_t id);
 
-// Number of characters in valid UTF-8.
+// Number of characters (code points) in valid UTF-8.
 int64_t count_characters(std::string_view text);
 
 }  // namespace trireme

@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-// Sets the three sizes of `config`. The configuration may set any two of them, or only
+// Sets the three sizes of `config`, in sequences, sequences and micro-batches. data_ranks: number
+// of data-parallel ranks. The configuration may set any two of the sizes, or only
 // train_batch_size or train_micro_batch_size_per_gpu (then gradient_accumulation_steps is 1). If it
 // sets all three, they must satisfy the rule.
 void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,

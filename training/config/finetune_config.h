@@ -20,7 +20,7 @@ struct FinetuneConfig {
   double val_size = 0;
   bool packing = true;     // several examples per sequence
   bool drop_long = false;  // examples longer than a sequence: drop them; false: truncate the end
-  bool assistant_only_loss = true;
+  bool assistant_only_loss = true;  // loss on the assistant's messages only; false: on all tokens
   bool parse_special = false;  // parse special tokens spelled in messages; false: they are text
   // Chat template: a file, a tokenizer directory, or the name of one of the model's or tokenizer's
   // templates; empty: their own.

@@ -82,8 +82,8 @@ struct RunConfig {
   int64_t sequence_length = 0;              // tokens
   int64_t train_steps = 0;                  // optimizer steps of the whole run
   uint64_t seed = 1234;
-  std::string device = "auto";
-  DType dtype = DType::kF32;  // bf16.enabled, fp16.enabled
+  std::string device = "auto";  // auto, cpu or cuda
+  DType dtype = DType::kF32;    // bf16.enabled, fp16.enabled
   LossScaleConfig loss_scale;
   Float8Config float8;
   OptimizerConfig optimizer;
@@ -104,13 +104,14 @@ struct RunConfig {
   int64_t eval_steps = 0;     // batches of train_batch_size per validation; 0: the whole set
   int threads_per_rank = 0;   // 0: cores of the node divided by its ranks
   std::string isa = "auto";   // instruction set: cpu.isa
-  bool deterministic = true;
+  bool deterministic = true;  // repeated runs of one layout are bit-identical
+  // Section "cuda": choose GEMM algorithms by timing them.
   bool cuda_autotune = false;
   std::string cuda_gemm_algorithms;  // folder of the algorithms that cuda_autotune chose
-  bool cuda_cudnn_attention = true;
-  bool cuda_synchronous = false;
-  bool cuda_graphs = true;
-  std::vector<std::string> notes;  // remarks on accepted keys; the run logs them once
+  bool cuda_cudnn_attention = true;  // cuDNN's attention where available
+  bool cuda_synchronous = false;     // wait for every kernel, so that an error names the op
+  bool cuda_graphs = true;           // training/step/micro_batch_graphs.h
+  std::vector<std::string> notes;    // remarks on accepted keys; the run logs them once
 };
 
 // Reads and resolves the configuration file `path`. All problems are reported in one InputError,
@@ -133,8 +134,8 @@ RunConfig read_run_config(const Json& json, int world_size);
 // Optimizer steps of num_train_epochs epochs of `sequences` sequences. The last step may have fewer
 // sequences than the others.
 int64_t finetune_steps(const RunConfig& config, int64_t sequences);
-// Reads the output of run_config_to_json(), with the number of ranks that it was resolved for.
-// InputError if its batch sizes do not determine that number.
+// Reads the output of run_config_to_json(), for the number of ranks for which it was resolved. That
+// number follows from its batch sizes; InputError if it does not.
 RunConfig resolved_run_config(const Json& json);
 // Document of resolved_config.json: every key, with "auto" replaced. Reading it gives the same
 // RunConfig.

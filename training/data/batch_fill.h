@@ -24,11 +24,12 @@ class BatchFill {
  public:
   BatchFill(const BatchFillOptions& options, MicroBatch& batch, int64_t count);
 
-  // Adds the next sequence. tokens (S+1): the first num_tokens are real, the rest is padding; the
-  // last real one is only a target. sample: number of the sequence. source: name of the token file,
-  // for errors. InputError if a token is outside the vocabulary.
+  // Adds the next sequence. tokens (S+1): the first num_tokens (0 to S+1) are real, the rest is
+  // padding. The last real one has no target. sample: number of the sequence, which determines the
+  // global token indices. source: name of the token file, for errors. InputError if a token is
+  // outside the vocabulary.
   void add(const int32_t* tokens, int64_t num_tokens, int64_t sample, const std::string& source);
-  void finish();
+  void finish();  // sets batch.max_seqlen
 
  private:
   void check_tokens(const int32_t* tokens, int64_t num_tokens, const std::string& source) const;

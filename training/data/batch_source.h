@@ -73,7 +73,7 @@ struct BatchSourceOptions {
 // or config.valid or config.test is set, every file belongs as a whole to the set that lists it.
 //
 // All throw InputError if a file or the split is invalid, or if the tokenizer's vocabulary or one
-// of a file's first tokens exceeds the model's vocabulary. If the masks need the end-of-document id
+// of a file's first 2^20 tokens exceeds the model's. If the masks need the end-of-document id
 // and config.eod_token_id is -1, the tokenizer of config.tokenizer provides it.
 
 // Training data in Megatron's order. total_samples: samples that the run reads; num_samples() is at

@@ -16,6 +16,7 @@ struct BlendIndex {
   std::vector<uint16_t> dataset;  // (size) dataset number
   std::vector<int64_t> sample;    // (size) sample number in the dataset
 };
+// weights: normalized, of 1 to 32766 datasets. size: samples of the blend.
 BlendIndex build_blend_index(const std::vector<double>& weights, int64_t size);
 
 struct BlendSizes {

@@ -66,8 +66,8 @@ struct TrainTokenizerOptions {
   std::string output;  // path ending in .model; creates its folder if missing
   std::string json_key = "text";
   int64_t vocab_size = 0;
-  std::string model_type = "bpe";
-  int64_t max_bytes = 256 << 20;  // bytes of text to read, from the start of the input
+  std::string model_type = "bpe";  // "bpe" or "unigram"
+  int64_t max_bytes = 256 << 20;   // bytes of text to read, from the start of the input
   bool overwrite = false;
 };
 // Returns the size of the trained vocabulary.

@@ -28,8 +28,8 @@ struct EvaluateOptions {
   std::string tokenizer;             // empty: the model's
   std::string samples;               // output file of each record's log-likelihoods; empty: none
   std::string validation_set;        // name of one of the run's validation sets; empty: all sets
-  // Tokens. 0: as trained; a third-party model: the model's limit, at most 2048; a task on a model
-  // that was not trained from scratch: the model's limit.
+  // Tokens. 0: the sequence length of the training run; for a third-party model the model's limit,
+  // but at most 2048. A task on a model that was not trained from scratch here: the model's limit.
   int64_t sequence_length = 0;
   int64_t micro_batch_size = 0;  // sequences; 0: as trained; a third-party model: 1
   int64_t max_samples = 0;       // evenly spaced samples of each set; 0: all

@@ -11,8 +11,9 @@ namespace trireme {
 enum class ReportAxis { kStep, kTokens };
 
 struct ValidationCurve {
-  std::string name;          // of the validation set; "" for a single set
-  std::vector<double> loss;  // one per record; NaN: not evaluated at that step
+  std::string name;  // of the validation set; "" for a single set
+  // One per record, up to the last one with an evaluation; NaN: not evaluated at that step.
+  std::vector<double> loss;
 };
 
 // Records of one run, one value per record (step). NaN: the record has no such value, or it was not
@@ -34,17 +35,18 @@ struct ValidationSummary {
 struct RunSummary {
   std::string model;  // "llama, 4 layers, hidden 128, 4 heads"; empty without a configuration
   std::string batch;  // "12 x 64": sequences x tokens
+  // Step of the last record; train_steps of the configuration, or else `steps`; tokens so far.
   double steps = 0, planned_steps = 0, tokens = 0;
-  double loss = 0;  // mean of the last 50 steps
+  double loss = 0;  // mean of the last 50 records; NaN: none has a loss
   std::vector<ValidationSummary> validation;
-  double tokens_per_second = 0, step_ms = 0;  // medians over the steps
+  double tokens_per_second = 0, step_ms = 0;  // medians over the steps; NaN: not recorded
   std::optional<double> mfu;                  // median over the steps
 };
 
 // Reads a run. path: run directory (output_dir), or its metrics.jsonl. InputError if the file does
 // not exist or has no records.
 RunRecord read_run(const std::string& path);
-// Reads several runs and makes their names unique.
+// Reads several runs and makes their names unique. InputError as read_run(), and for no runs.
 std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 RunSummary summarize(const RunRecord& run);
 

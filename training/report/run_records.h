@@ -12,11 +12,13 @@
 
 namespace trireme {
 
+// Path of metrics.jsonl in config.output_dir.
 std::string metrics_path(const RunConfig& config);
 
 class RunRecords {
  public:
-  // Opens the files in config.output_dir and removes records of steps after `resume_step`.
+  // Opens the files in config.output_dir and removes records of steps after `resume_step`, 0 for a
+  // new run.
   RunRecords(const RunConfig& config, int64_t resume_step);
   ~RunRecords();
   RunRecords(const RunRecords&) = delete;

@@ -23,8 +23,8 @@ struct BenchTrainOptions {
   // n, micro-batches of a timed step. If n > 1, steps of 1 and of n micro-batches are timed, and
   //   micro-batch = (T_n - T_1) / (n - 1), update = T_1 - micro-batch,
   // from which the time of a step of `step_tokens` is derived. The update is the gradient norm, the
-  // decision, the optimizer, and the wait for the step's loss. If the timings are too noisy for the
-  // difference, all time counts as micro-batch.
+  // decision, the optimizer, and the wait for the step's loss. If noise makes the difference 0 or
+  // less, micro-batch = T_n / n.
   int64_t micro_batches = 1;
   int64_t step_tokens = 524'288;
   bool whole_step = false;  // also time one step of `step_tokens`, after two warm-up steps
@@ -46,10 +46,12 @@ struct BenchTrainReport {
   double step_ms = 0;                  // derived (see micro_batches); if n = 1: measured
   double whole_step_ms = 0;            // measured; 0: not requested
   double tokens_per_second = 0;        // from step_ms
-  double gflops = 0;                   // by kFlopsFormula
-  double gflops_full_attention = 0;    // by the common formula: 6 N + 12 L H D S, N all parameters
-  MachinePeak peak;                    // peak of the CPU
-  DevicePeak device_peak;              // peak of the GPU
+  double gflops = 0;  // GFLOP/s by kFlopsFormula (transformer/model/flops.h), from step_ms
+  // GFLOP/s by the common formula: per token 6 N + 12 L H D S, for N parameters, L layers, H heads
+  // of width D and sequences of S tokens.
+  double gflops_full_attention = 0;
+  MachinePeak peak;        // peak of the CPU
+  DevicePeak device_peak;  // peak of the GPU
   // CPU: fractions of the step's time by category; they sum to 1.
   std::vector<std::pair<std::string, double>> shares;
   int64_t bytes = 0;           // planned: parameters, gradients, optimizer states, activations

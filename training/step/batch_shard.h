@@ -2,8 +2,10 @@
 //
 // Every rank of a tensor-, context- and pipeline-parallel group reads the whole micro-batch. With
 // sequence parallelism the tokens are padded to a multiple of the tensor-parallel size. A padding
-// token has target kIgnoredTarget and row -1, and is in a sequence of its own, so that it changes
-// no result. The shard of a context-parallel rank is its chunks of every sequence, padded likewise
+// token has target kIgnoredTarget and global index -1. The padding tokens form a sequence of their
+// own, so that they change no result.
+//
+// The shard of a context-parallel rank is its chunks of every sequence, padded likewise
 // (parallel/context/token_slices.h), with an attention plan (parallel/context/context_plan.h).
 #pragma once
 

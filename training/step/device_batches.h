@@ -12,11 +12,11 @@ namespace trireme {
 // of device memory, which is allocated by the first call and grows if a later one needs more.
 class DeviceBatches {
  public:
-  // sequence_length: tokens of a sample. chunk: ModelConfig::attention_chunk.
+  // sequence_length: tokens of a sample. chunk: ModelConfig::attention_chunk; 0: none.
   DeviceBatches(Ctx& ctx, int64_t sequence_length, int64_t chunk)
       : ctx_(ctx), sequence_length_(sequence_length), chunk_(chunk) {}
-  // Bytes of GPU memory for `micro_batches` micro-batches of `tokens` tokens each, and the fixed
-  // buffer.
+  // Bytes of GPU memory for `micro_batches` micro-batches of `tokens` tokens each, including the
+  // fixed buffer.
   static int64_t bytes(int64_t tokens, int64_t micro_batches, int64_t chunk);
   // Sets the micro-batches of the step. `batches` must outlive the step; on a GPU its token arrays
   // may be overwritten on return. A planning run copies nothing.

@@ -35,9 +35,9 @@ class TrainStage final : public PipelineStage {
   // Sums over the preference pairs of the step so far; only on ranks with the head.
   const PreferenceSums& preferences() const { return preferences_; }
 
-  // Hidden states are (T / split, C): this rank's tokens of the residual stream. The chunk with the
-  // head, which computes the loss, returns nothing from forward() and keeps its output for
-  // backward.
+  // Hidden states are (T / split, C): this rank's tokens of the residual stream, with `split` the
+  // size of Layout::token_split() (parallel/layout.h). The chunk with the head, which computes the
+  // loss, returns nothing from forward() and keeps its output for backward.
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;
   void backward_weight(int chunk, int micro_batch) override;

@@ -16,8 +16,8 @@ class CheckpointModel : public ModelSource {
   const ModelBundle& bundle() const { return bundle_; }
   const char* kind() const override { return "trireme"; }
   std::string tokenizer() const override;
-  // Reads each contiguous run of elements of the box with one access to its shard if the
-  // destination has the checkpoint's dtype.
+  // As in ModelSource. If the destination has the stored tensor's dtype, each run of elements that
+  // is contiguous in the box and in a shard is read with one access.
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
   ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;

@@ -10,8 +10,9 @@
 
 namespace trireme {
 
-// Destination of a checkpoint's tensors of one kind. Parameters and optimizer states share one flat
-// index range; `map` gives the part of it that `array` holds.
+// Destination of a checkpoint's tensors of one kind: kKindParam (engine/io/checkpoint_manifest.h),
+// or the kind of an optimizer state. Parameters and optimizer states share one flat index range;
+// `map` gives the part of it that `array`, of rank 1, holds on this rank.
 struct StoredArray {
   std::string kind;
   Tensor array;
@@ -26,10 +27,12 @@ void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore&
 
 // Router state that checkpoints hold: selection biases and expert shares (RouterState::saved()).
 // Empty: the model has none.
+// load_routers() reads it and copies it to the device. InputError as for read_stored().
 std::vector<RouterState::Named> router_tensors(const Model& model);
 void load_routers(Ctx& ctx, const CheckpointReader& reader, const Model& model);
 
-// Loads parameters and router state only, for evaluation and generation.
+// Loads the trained parameters and the router state without optimizer states, for evaluation and
+// generation. InputError as for read_stored().
 void load_parameters(Ctx& ctx, const CheckpointReader& reader, const Model& model,
                      ParameterStore& store);
 

@@ -7,32 +7,34 @@
 
 namespace trireme {
 
-// Returns the directory of a run's checkpoints: its checkpoints/, or the folder that its
-// resolved_config.json names. Returns any other path unchanged.
+// Returns the directory of a run's checkpoints: its checkpoints/, or the existing folder that
+// checkpoint.save in its resolved_config.json names. Returns any other path unchanged.
 std::string checkpoint_place(const std::string& path);
 
 // Member of a training checkpoint's state: number of consecutive steps, up to the last one, that
 // were skipped because loss or gradients were not finite.
 inline constexpr const char* kSkippedRow = "skipped_row";
-// Returns a reason to prefer an older checkpoint if this one was saved after such skipped steps, of
-// which its weights may be the cause; else "".
+// Returns a reason to prefer an older checkpoint if this one was saved right after such skipped
+// steps: its weights may be their cause. Else returns "".
 std::string skipped_row(const CheckpointReader& reader);
 // Returns the newest whole checkpoint under `root` for which skipped_row() is empty, else the
-// newest whole one. thorough: checks every byte, else only manifests and shard sizes.
+// newest whole one; an empty directory if there is none. thorough: checks every byte, else only
+// manifests and shard sizes. FileError as for find_newest_whole() (engine/io/sharded_checkpoint.h).
 NewestCheckpoint find_newest_good(const std::string& root, bool thorough = true);
 
-// Returns find_newest_good() of a run directory or of a directory of checkpoints, or `path` itself
-// if it is a checkpoint, with the reason for each newer one that was skipped. Reads every byte:
-// call it on one rank and broadcast the result. InputError if there is none, or if the checkpoint
-// that `path` names is damaged.
+// Returns `path` itself if it is a checkpoint, else find_newest_good() of its folder checkpoints/,
+// or of `path` without such a folder. Reads every byte: call it on one rank and broadcast the
+// result. InputError if there is none, or if the checkpoint that `path` names is damaged.
 NewestCheckpoint find_checkpoint(const std::string& path);
 
-// Returns the newest checkpoint at a path without reading its data: by manifest and shard sizes. ""
-// if there is none, or for a third-party model.
+// Returns find_newest_good() of checkpoint_place(path) without reading data: checks manifests and
+// shard sizes only, and nothing if `path` itself is a checkpoint. "" if there is none, or for a
+// third-party model.
 std::string newest_checkpoint_at(const std::string& path);
 
-// Returns the path of a model's files: `path` if it is a third-party model, else
-// find_checkpoint(), which reads every byte once. InputError if there is none.
+// Returns the path of a model's files: `path` if it is a third-party model, else the directory of
+// find_checkpoint(checkpoint_place(path)), which reads every byte once. InputError as for
+// find_checkpoint().
 std::string find_model(const std::string& path);
 
 }  // namespace trireme

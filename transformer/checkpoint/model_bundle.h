@@ -28,7 +28,8 @@ struct ModelBundle {
 // form that this version writes.
 ModelBundle read_model_bundle(const CheckpointReader& reader);
 // The same, given the state. checkpoint: its directory, next to which a copy of the tokenizer may
-// be.
+// be. Throws nlohmann::json::exception where a member is absent or of another type; with_state()
+// converts it.
 ModelBundle model_bundle_of(const Json& state, const std::string& checkpoint);
 
 // Calls `read` with the state of a checkpoint. InputError naming the checkpoint if `read` finds a

@@ -17,8 +17,13 @@ struct DiffOptions {
 
 struct TensorDifference {
   std::string name;
-  std::string what;  // "only in A", "(4, 8) | (8, 4)", "float32 | bfloat16, ..."
+  // "only in PATH", shapes "(4, 8) | (8, 4)", or dtypes "float32 | bfloat16". Empty: only values
+  // differ.
+  std::string what;
+  // Elements of the tensor in `a`, and those of them that differ by more than the tolerance. Both
+  // are 0 for a tensor in only one model; with different shapes no values are compared.
   int64_t elements = 0, differing = 0;
+  // Largest differences over all elements. Relative: to the larger magnitude of the two values.
   double largest_absolute = 0, largest_relative = 0;
 };
 
@@ -28,8 +33,9 @@ struct ModelDiff {
 };
 
 // Compares parameters by our names; those in the files may differ (a hub's GPT-2 lacks the prefix).
-// Names in the files are compared if a or b is a .safetensors file, or a directory of such files
-// without a configuration. Streaming.
+// If a or b is a .safetensors file, or a directory of such files without a configuration, tensors
+// are compared by their names in the files instead. Streaming. Two NaNs count as equal. InputError
+// if a model cannot be opened.
 ModelDiff diff_models(const std::string& a, const std::string& b, const DiffOptions& options = {});
 
 }  // namespace trireme

@@ -20,7 +20,7 @@ std::unique_ptr<ModelSource> open_described_model(const std::string& saved,
                                                   const std::string& path);
 
 // Opens a model with adapters merged into its weights. adapters: PEFT directory, or a run or
-// checkpoint of adapters. InputError if they are for another model.
+// checkpoint of adapters. InputError if it holds none, or if they are for another model.
 std::unique_ptr<ModelSource> open_merged_model(const std::string& base,
                                                const std::string& adapters);
 

@@ -16,12 +16,13 @@ ChatTemplateSources kept_chat_templates(const std::string& path);
 // The same, else the templates of a model's tokenizer (a path, or "byte"). Empty if neither has
 // one.
 ChatTemplateSources chat_templates_of_model(const std::string& path, const std::string& tokenizer);
-// GGUF metadata of the tokenizer of the model at `path`, including its chat templates. Empty if the
-// tokenizer cannot be expressed in GGUF.
+// GGUF metadata of the tokenizer of `source`, with chat_templates_of_model() of `path`, the path
+// that `source` was opened from. Empty if the tokenizer cannot be expressed in GGUF.
 GgufMetadata gguf_tokenizer_with_templates(const ModelSource& source, const std::string& path);
 // Writes templates (empty: none) into a HuggingFace directory, as chat_template.jinja and
-// additional_chat_templates/, which take precedence over those of tokenizer_config.json, and adds
-// the tokens that end a turn to the stop token ids of generation_config.json.
+// additional_chat_templates/, which take precedence over those of tokenizer_config.json. Adds the
+// tokens that end a turn to the stop token ids of generation_config.json, if the directory has that
+// file and a tokenizer.
 void write_chat_templates(const ChatTemplateSources& chat, const std::string& directory);
 
 }  // namespace trireme

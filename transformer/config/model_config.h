@@ -117,15 +117,17 @@ struct ModelConfig {
   bool attention_output_bias = false;  // bias of o
   bool attention_sinks = false;        // a learned logit per head in every softmax, without a value
   bool mlp_bias = false;               // biases of up, down and, in a gated MLP, gate
-  int64_t bos_token_id = -1;           // -1: none
+  // -1: none. Of a list in config.json only the first id below vocab_size; all stop token ids:
+  // transformer/formats/stop_token_ids.h.
+  int64_t bos_token_id = -1;
   int64_t eos_token_id = -1;
   // Sliding windows (Longformer, Beltagy et al. 2020; Mistral, Jiang et al. 2023): in layer l a
   // token attends to itself and the windows[l] - 1 tokens before it; 0: to all tokens before it.
   // Empty: no layer has a window.
   std::vector<int64_t> windows;
   // Tokens of a chunk. Documents are cut into chunks from their first token on; in layers with a 1
-  // in chunked_layers a token attends only to earlier tokens of its chunk (Llama 4). 0: no such
-  // layers.
+  // in chunked_layers a token attends only to itself and earlier tokens of its chunk (Llama 4). 0:
+  // no such layers.
   int64_t attention_chunk = 0;
   std::vector<uint8_t> chunked_layers;
   // By layer, 1: rotary positions, 0: none (NoPE, Kazemnejad et al. 2023). Empty: all layers have

@@ -9,8 +9,8 @@ namespace trireme {
 // Set of tokens over which the balancing loss averages (engine/ops/moe/router_loss.h).
 enum class BalanceScope {
   kMicroBatch,
-  kSequence,
-  kGlobal,  // expert shares of the previous step's whole batch; no loss in the first step
+  kSequence,  // each sequence by itself
+  kGlobal,    // expert shares of the previous step's whole batch; no loss in the first step
 };
 
 struct MoeConfig {
@@ -32,10 +32,11 @@ struct MoeConfig {
   bool selection_bias = false;  // added to the scores for top-k selection only; no gradient
   bool noisy = false;           // noisy top-k gating (Shazeer et al. 2017)
 
+  // Factors of the auxiliary losses (engine/ops/moe/router_loss.h); 0: the loss is absent.
   double balance_coef = 0, z_coef = 0, importance_coef = 0, load_coef = 0;
   BalanceScope balance_scope = BalanceScope::kMicroBatch;
-  double bias_update_speed = 0;  // change of a selection bias per step
-  double capacity_factor = 0;    // 0: no tokens are dropped
+  double bias_update_speed = 0;  // change of a selection bias per step; 0: it is fixed
+  double capacity_factor = 0;    // capacity / an expert's even share; 0: no tokens are dropped
 
   // Layer l has experts when l >= first_sparse, l % sparse_step == sparse_phase and l is not in
   // dense_layers.

@@ -20,7 +20,7 @@ inline constexpr double kMaxPositions = 1 << 30;
 // other architectures: transformer/families/foreign_keys.h.
 void add_common_keys(Schema& schema, const char* vocab_default = "");  // "": required
 
-// transformers' default values of absent keys.
+// transformers' default values of absent keys, as JSON.
 struct LlamaDefaults {
   const char* positions = "2048";
   const char* rope_theta = "10000";

@@ -19,7 +19,8 @@ struct DeepseekDefaults {
 // Keys of the sparse layers, the shared experts, the groups of experts and the factor of the
 // experts' weights.
 void add_deepseek_expert_keys(Schema& schema, const DeepseekDefaults& preset);
-// grouped: also reads the groups that limit the experts selected for a token.
+// Requires moe.intermediate_size to be read before. grouped: also reads the groups that limit the
+// experts selected for a token.
 void read_deepseek_expert_keys(const ConfigValues& values, bool grouped, MoeConfig& moe);
 void write_deepseek_expert_keys(const MoeConfig& moe, Json& json);
 

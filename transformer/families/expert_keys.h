@@ -30,13 +30,16 @@ MoeConfig read_expert_keys(const ConfigValues& values, const ExpertKeys& keys);
 void write_expert_keys(const MoeConfig& moe, const ExpertKeys& keys, Json& json);
 
 // Training of the router: Trireme keys, the same in all families. Add after the family's own keys.
-// read_routing_keys() also checks that enough experts can be selected for a token.
+// read_routing_keys() requires the family's keys to be read before. It also checks that the groups
+// divide the experts, that enough experts can be selected for a token, and that noisy gating has
+// softmax scores.
 void add_routing_keys(Schema& schema);
 void read_routing_keys(const ConfigValues& values, const ExpertKeys& keys, MoeConfig& moe,
                        ConfigReport& report);
 void write_routing_keys(const MoeConfig& moe, Json& json);
 
-// Adds a note to `report` that the multi-token prediction layers, counted by `key`, are not run.
+// Adds a note to `report` that the multi-token prediction layers, counted by `key`, are not run;
+// none if there are no such layers or the file lacks `key`.
 void note_extra_layers(const ConfigValues& values, const char* key, const ModelConfig& config,
                        ConfigReport& report);
 

@@ -15,7 +15,7 @@
 namespace trireme {
 
 // Names of modules and their parameters in HuggingFace's checkpoints. The parameters of layer l are
-// named `layers`.l.`module`.`part`.weight and .bias.
+// named `layers`.l.`module`.`part`.weight and .bias; a norm of a block has no part.
 struct ParameterNames {
   const char* token_embedding = "model.embed_tokens";
   const char* position_embedding = "";  // of learned positions; "": none
@@ -67,7 +67,7 @@ struct Family {
   const char* refused = "";   // features of its published models that are not implemented
   const char* positions_key;  // key of the longest sequence, for messages
   ParameterNames names;
-  bool qk_norm = false;  // RMSNorm of q and k
+  bool qk_norm = false;  // RMSNorm of q and k in all models; read() may also set it by a key
   // Files have gate_proj and up_proj of an MLP in one tensor, gate_up_proj; q_proj, k_proj and
   // v_proj in one, qkv_proj.
   bool fused_gate_up = false, fused_qkv = false;
@@ -81,10 +81,10 @@ struct Family {
   bool begins_with_bos = false;  // every text that the model was trained on begins with BOS
   // Adds the family's keys; the caller adds "model_type" and the foreign keys (foreign_keys.h).
   void (*add_keys)(Schema& schema);
-  // The caller sets `family` and reads the token ids.
+  // The caller sets `family` and `qk_norm` before, and reads the token ids.
   void (*read)(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
-  // Writes the keys that read() reads back; the caller writes "model_type", "architectures" and the
-  // keys common to all families.
+  // Writes the keys that read() reads back; the caller writes "model_type", "architectures",
+  // "initializer_range", "tie_word_embeddings" and the token ids.
   void (*write)(const ModelConfig& config, Json& json);
 };
 
@@ -92,7 +92,7 @@ struct Family {
 struct MultimodalModel {
   const char* model_type;
   const char* architecture;
-  const char* text_type;  // of a "text_config" without "model_type"
+  const char* text_type;  // "model_type" of a "text_config" that has none
 };
 // Returns nullptr for any other model_type.
 const MultimodalModel* find_multimodal(const std::string& model_type);

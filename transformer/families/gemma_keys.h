@@ -10,7 +10,7 @@ namespace trireme {
 void add_gemma_keys(Schema& schema, const LlamaDefaults& preset, const char* logits_cap);
 void read_gemma_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_gemma_keys(const ModelConfig& config, Json& json);
-// Adds the key of a soft cap; null: none.
+// Adds the key of a soft cap; null: none. soft_cap_json() returns its value; null for a cap of 0.
 void add_soft_cap(Schema& schema, const char* key, const char* preset, const char* help);
 Json soft_cap_json(double cap);
 

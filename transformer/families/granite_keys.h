@@ -1,5 +1,6 @@
-// Keys of config.json that Granite models share: Llama's, and factors of the embedding, of the
-// softmax and of the branches, and a divisor of the logits.
+// Keys of config.json that Granite models share: Llama's, and a factor of the embedding, the
+// softmax scale, a factor of attention and MLP before the residual add, and a divisor of the
+// logits.
 #pragma once
 
 #include "engine/config/reader.h"

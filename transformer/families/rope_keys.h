@@ -19,16 +19,17 @@ void add_rope_keys(Schema& schema, const RopeDefaults& preset);
 // object, from which the one in the object must not differ; 0: none.
 void read_rope_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report,
                     int64_t original_positions = 0);
-// Returns whether the configuration has an object "rope_scaling" or "rope_parameters" with any
-// known key.
+// Returns whether the configuration has an object "rope_scaling" or "rope_parameters" with a key of
+// the scaling or with "rope_theta".
 bool gives_rope_object(const ConfigValues& values);
-// Reports an error for a base that yarn cannot scale, at most 1.
+// Reports an error if rope_theta is at most 1: yarn divides by its logarithm.
 void check_yarn_base(const ConfigValues& values, const ModelConfig& config, ConfigReport& report);
 // Writes "rope_theta", "rope_scaling" if the frequencies are scaled, and "partial_rotary_factor" if
 // only a part of each head is rotated.
 void write_rope_keys(const ModelConfig& config, Json& json);
 
-// Layers without rotary positions: "no_rope_layers", by default every "no_rope_layer_interval"-th.
+// Layers without rotary positions: those with a 0 in "no_rope_layers" (others have a 1), by default
+// every "no_rope_layer_interval"-th. Requires num_layers to be read before.
 void add_rope_layer_keys(Schema& schema);
 void read_rope_layer_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_rope_layer_keys(const ModelConfig& config, Json& json);

@@ -35,9 +35,9 @@ void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
                               ConfigReport& report);
 void write_pattern_window_keys(const ModelConfig& config, Json& json);
 
-// Keys of OLMo and gpt-oss: "sliding_window", by default `preset`, in the layers that "layer_types"
-// lists, by default all but every interval-th (interval 0: none). An error if listed layers have a
-// window and none is given.
+// Keys of OLMo 3, gpt-oss, Gemma 2 and EXAONE 4: "sliding_window", by default `preset`, in the
+// layers that are "sliding_attention" in "layer_types", by default in all but every interval-th
+// (interval 0: in none). An error if some layers have a window and "sliding_window" is null.
 void add_listed_window_keys(Schema& schema, const char* preset = "4096");
 void read_listed_window_keys(const ConfigValues& values, int64_t interval, ModelConfig& config,
                              ConfigReport& report);

@@ -18,7 +18,7 @@ struct FileTensor {
   };
   std::string name;
   std::vector<int64_t> shape;
-  bool transposed = false;
+  bool transposed = false;  // HfSource::transposed, also of each matrix of a stack
   bool selection_bias = false;
   std::vector<Part> parts;  // sorted by first row, except matrices of a stack
   int64_t rows() const;     // product of the dimensions before the last; a vector is one column
@@ -28,7 +28,8 @@ struct FileTensor {
 
 // Mapping from a model's parameter to its tensor and rows in a file format.
 using MappingOf = std::function<ParameterMapping(const std::string& parameter)>;
-// Returns one entry for each tensor of the file, in the order of model_parameters().
+// Returns one entry for each tensor of the file, in the order of model_parameters(), without
+// multi-token prediction layers.
 std::vector<FileTensor> file_tensors(const ModelConfig& config, const MappingOf& place);
 
 // Returns the smallest dtype that represents the values of all parts of the tensor in the source;
@@ -42,11 +43,12 @@ DType file_dtype(const ModelSource& source, const FileTensor& tensor);
 class PieceStream {
  public:
   using Use = std::function<void(const ConstTensor& values)>;
+  // source and config must outlive the stream.
   PieceStream(const ModelSource& source, const ModelConfig& config);
   // Streams the values of a tensor from element `first` on, converted to `dtype`. The second thread
   // calls `use` for each piece, tensors in the order of add(); finish() returns after the last
-  // call. add() or finish() rethrows an exception of `use`. After either has thrown, `use` is not
-  // called again.
+  // call. add() or finish() rethrows an exception of `use`; add() also throws if the source cannot
+  // be read. After either has thrown, `use` is not called again.
   void add(const FileTensor& tensor, DType dtype, int64_t first, const Use& use);
   void finish() { behind_.finish(); }
 

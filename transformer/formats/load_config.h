@@ -19,7 +19,7 @@ ModelConfig load_model_config(const std::string& path, std::vector<std::string>&
 
 // Content of a third-party config.json, read without the weights.
 struct ThirdPartyConfig {
-  std::string file = {};
+  std::string file = {};                  // path of the JSON file
   ModelConfig config = {};                // a tied head is tied here, whatever the weights hold
   std::vector<std::string> notes = {};    // one line each, without the file's name
   std::vector<std::string> ignored = {};  // JSON paths of given keys that have no effect

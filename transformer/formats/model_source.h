@@ -57,8 +57,8 @@ class ModelSource {
   virtual std::string settings() const;
   virtual ParameterMapping place(const ModelConfig& config, const std::string& parameter) const = 0;
 
-  // Checks the tensors against a model of `config`. InputError listing every missing tensor, every
-  // unused one, every one of another shape, and, by type, those without float values.
+  // Checks the tensors against a model of `config`. InputError listing the missing tensors, the
+  // unused ones and those of another shape, up to 20 of each, and the types without float values.
   void check(const ModelConfig& config) const;
   // Reads elements [begin, begin + destination.numel()) of the flattened box of a parameter that
   // check() found. destination: contiguous, rank 1, on the host.
@@ -67,7 +67,7 @@ class ModelSource {
   // Loads the parameters of this rank's `model`, except adapters, to the device of the context.
   // Call check() first.
   void load(Ctx& ctx, const Model& model, ParameterStore& store) const;
-  // Loads only the adapters (transformer/layers/lora.h).
+  // Loads only the adapters (transformer/layers/lora.h) to the device of the context.
   void load_adapters(Ctx& ctx, const Model& model, ParameterStore& store) const;
   // Initializes only the magnitudes of the adapters (DoRA), to the norms of the rows of this
   // source's weights. Each rank sets those it stores.

@@ -10,7 +10,8 @@ namespace trireme {
 
 // Returns the tensors of all MTP layers that the configuration counts, in the order of the files,
 // each to be copied in its own dtype: parameter_dtype(). All or none: none, with a note logged
-// once, if a layer has no tensors or a tensor is not a vector or matrix of floats.
+// once, if a layer has no tensors, or if a tensor is not a vector or matrix of floats with rows of
+// at most 2^24 elements.
 std::vector<ModelParameter> mtp_parameters(const ModelSource& source);
 
 }  // namespace trireme

@@ -13,6 +13,7 @@ namespace trireme {
 // Returns whether an export may quantize a parameter: the matrix of a linear layer. Not embeddings,
 // the head, norms, biases, routers, the gate of a shared expert, nor multi-token prediction layers.
 bool is_linear_weight(const ModelConfig& config, const ModelParameter& parameter);
+// The same for the first parameter of a tensor.
 bool is_linear_weight(const ModelConfig& config, const FileTensor& tensor);
 
 // InputError if tensors of the source are already quantized.
@@ -25,8 +26,8 @@ void check_finite(const std::string& tensor, const RoundingError& error);
 // InputError: no matrix of the model fits the format.
 [[noreturn]] void fail_none_fits();
 
-// Returns the "quantization_config" of config.json. `head` and `kept`: names of the modules whose
-// matrices are not quantized, the head and those in the layers.
+// Returns the "quantization_config" of config.json for kFp8 or kGptq. head: name of the head, which
+// is not quantized. kept: names of the modules inside blocks whose matrices are not quantized.
 Json quantization_to_json(const Quantization& quantization, const std::string& head,
                           std::vector<std::string> kept);
 

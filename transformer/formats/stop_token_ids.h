@@ -21,7 +21,8 @@ inline constexpr const char* kGgufStopKeys[] = {
 // InputError for a file that cannot be read.
 std::vector<int32_t> stop_token_ids(const std::string& directory, int64_t vocab_size);
 // Stop token ids for an argument of load_tokenizer(): those of its directory. For a .gguf: the ids
-// under kGgufStopKeys, then those under kGgufStopTokens. None for "byte".
+// under kGgufStopKeys, then those under kGgufStopTokens (engine/text/tokenizer_keys.h). None for
+// "byte" and "".
 std::vector<int32_t> tokenizer_stop_token_ids(const std::string& tokenizer, int64_t vocab_size);
 // Id of the padding token in a directory's config.json, if it is in [0, vocab_size).
 std::optional<int32_t> padding_id(const std::string& directory, int64_t vocab_size);

@@ -12,8 +12,8 @@ class UnfinishedCopy {
  public:
   // Starts a copy in `directory` (absent or empty), or resumes the same one. marker: name of the
   // marker file. asked: text of the options that determine the bytes. InputError if the directory
-  // holds anything else. If the source has changed since the interruption, removes the files
-  // written so far and logs a warning.
+  // holds anything else. If the source has changed since the interruption, removes the weights and
+  // configuration files written so far and logs a warning.
   UnfinishedCopy(const ModelSource& source, std::string directory, const char* marker,
                  const std::string& asked);
   // Text that determines the bytes, for AtomicFile's resume_as.

@@ -40,12 +40,13 @@ class Attention {
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
   // Overwrites dx and writes the gradients of norms and sinks. dx, dy (T / split, C); dy must stay
-  // valid until backward_weight().
+  // valid until backward_weight(), which also reads x of forward().
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
                           const ConstTensor& cos_sin, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
 
+  // As Mixer::linear_weights() (transformer/layers/mixer.h).
   std::vector<ParamHandle> linear_weights() const { return {qkv_proj_.weight(), o_proj_.weight()}; }
 
  private:

@@ -30,7 +30,7 @@ class CoreAttention {
   };
 
   // out (T, H, D) = attention of the heads, after the rotary embedding. saved == nullptr: keeps
-  // nothing.
+  // nothing; required with a KV cache, which has no backward (Error).
   void forward(Pass& pass, const Tensor& out, const Heads& heads, Saved* saved) const;
   // Returns whether backward() reads out and heads. If not, Saved holds them after the all-to-all
   // of heads, and they may be absent.

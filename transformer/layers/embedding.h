@@ -19,7 +19,7 @@ class Embedding {
 
   ParamHandle token_table() const { return tokens_; }  // (V, C), shared with a tied head
   Activation forward(Pass& pass) const;                // (T / split, C) from pass.tokens
-  // Writes the gradients of the tables; no effect if they are frozen.
+  // Writes the gradients of the tables; no effect if they are frozen. dy (T / split, C).
   void backward(Pass& pass, Activation dy) const;
 
  private:

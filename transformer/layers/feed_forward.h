@@ -35,13 +35,14 @@ class FeedForward {
   // Returns whether backward_input() reads x.
   virtual bool input_pass_reads_input() const = 0;
   // Overwrites dx. dx, dy (T / split, C); dy must stay valid until backward_weight(). x may be
-  // absent if it is not read. `saved` must be from this layer's forward().
+  // absent if it is not read. `saved` must be from this layer's forward(). backward_weight() always
+  // reads x, the input of forward().
   virtual std::unique_ptr<Deferred> backward_input(Pass& pass, const Tensor& dx,
                                                    const ConstTensor& dy, const ConstTensor& x,
                                                    Saved& saved) const = 0;
   virtual void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
                                const Saved& saved, const Deferred& deferred) const = 0;
-  // Weights of the layer's linear layers, except those of routed experts.
+  // First weight of the matrix of each linear layer, except those of routed experts.
   virtual std::vector<ParamHandle> linear_weights() const = 0;
 };
 

@@ -13,7 +13,7 @@ class GatedUnit {
       : function_(config.gelu_gate ? ActivationFunction::kGelu : ActivationFunction::kSilu),
         clamped_(config.clamped_gate) {}
 
-  // y (T, F) of gate_up (T, 2F).
+  // y (T, F) of gate_up (T, 2F): the gate in columns [0, F), the up projection in [F, 2F).
   void forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) const {
     if (clamped_.has_value()) return clamped_gate_forward(ctx, *clamped_, y, gate_up);
     gated_forward(ctx, function_, y, gate_up);

@@ -19,9 +19,11 @@
 // Ulysses, KV caches, tensor cores).
 //
 // Tensor parallelism splits the up-projections and Wo by heads. The down-projections and norms are
-// replicated; each rank computes them for its share of the residual stream, and the ranks exchange
-// the latents, Rq + Rkv + Dr elements per token instead of C. A KV cache holds expanded keys and
-// padded values, D elements each per head, not the latents.
+// replicated; each rank computes them for its share of the residual stream. With sequence
+// parallelism the ranks gather the latents, Rq + Rkv + Dr elements per token, instead of C. A KV
+// cache holds expanded keys and padded values, D elements each per head, not the latents.
+//
+// The down-projections have biases if the configuration has attention_bias.
 #pragma once
 
 #include <memory>
@@ -69,6 +71,7 @@ class LatentAttention {
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
 
+  // As Mixer::linear_weights() (transformer/layers/mixer.h).
   std::vector<ParamHandle> linear_weights() const;
 
  private:

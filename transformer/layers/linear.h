@@ -25,7 +25,7 @@ struct LinearPart {
 
 struct LinearInit {
   bool bias = false;
-  double std = 0.0;
+  double std = 0.0;  // standard deviation of the initial weights; biases start at 0
 };
 
 // Column-parallel linear layer: each rank computes its rows of the weights for all tokens.
@@ -39,7 +39,7 @@ class ColumnLinear {
   ParamHandle weight() const { return first_weight_; }
   // x (T / split, in), y (T, out)
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
-  // dx (T / split, in) = dy w, summed over the ranks. Overwrites dx.
+  // dx (T / split, in) = dy w, summed over the ranks. Overwrites dx. dy (T, out).
   void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
   // Writes the gradients of weight and bias. x (T, in): the layer's input for all tokens, gathered
   // by the caller. dy (T, out): the gradient of the output.
@@ -73,7 +73,8 @@ class ReplicatedLinear {
 
   int64_t out() const { return products_.out(); }
   ParamHandle weight() const { return products_.weight(); }
-  // x (R, in), y (R, out); R = T, or T / split for this rank's share of the tokens
+  // x, dx (R, in); y, dy (R, out); R = T, or T / split for this rank's share of the tokens.
+  // backward_input() overwrites dx.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
@@ -96,6 +97,7 @@ class RowLinear {
   // dx (T, columns) = dy w. Overwrites dx. dy (T / split, out). Returns dy of all tokens, (T, out),
   // the dy_all of backward_weight(); it may be a view of dy.
   AllTokens backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
+  // Writes the gradients of weight and bias. x (T, columns): the layer's input.
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,
                        const ConstTensor& x) const;
 

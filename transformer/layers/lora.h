@@ -39,7 +39,7 @@ namespace trireme {
 struct LoraConfig {
   int64_t rank = 0;  // 0: no adapters
   double alpha = 0;
-  double dropout = 0;
+  double dropout = 0;  // probability, of the elements of x'
   bool rank_stabilized = false;
   bool dora = false;  // with magnitudes
   // Layer names, their suffixes after a dot ("q_proj"), or keywords: "all-linear", "attention".
@@ -87,9 +87,10 @@ class LowRank {
 
   // With magnitudes the outputs are scaled, and the layer adds its bias after forward().
   bool scales_outputs() const { return magnitudes_; }
-  // Squared row norms ||V||^2 of the adapted outputs, for the calls below; absent without
-  // magnitudes. weight, here and below: the layer's matrix as its own product reads it, so that a
-  // 4-bit weight is unpacked once. Row-parallel layers: collective over the tensor-parallel ranks.
+  // Squared row norms ||V||^2 for the calls below, one element for each output up to the last
+  // adapted one; those of outputs without adapters are undefined. Absent without magnitudes.
+  // weight, here and below: the layer's matrix as its own product reads it, so that a 4-bit weight
+  // is unpacked once. Row-parallel layers: collective over the tensor-parallel ranks.
   Activation row_squares(Pass& pass, const ConstTensor& weight) const;
   // Adds the adapters to y = x W^T for a range of n tokens. x (n, in), y (n, out).
   void forward(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,

@@ -32,13 +32,14 @@ class Mixer {
   virtual std::unique_ptr<Saved> forward(Pass& pass, const Tensor& y, const ConstTensor& x,
                                          const ConstTensor& cos_sin, bool save) const = 0;
   // Overwrites dx. dx, dy (T / split, C); dy must stay valid until backward_weight(). `saved` must
-  // be from this mixer's forward().
+  // be from this mixer's forward(). backward_weight() also reads x, the input of forward().
   virtual std::unique_ptr<Deferred> backward_input(Pass& pass, const Tensor& dx,
                                                    const ConstTensor& dy,
                                                    const ConstTensor& cos_sin,
                                                    Saved& saved) const = 0;
   virtual void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
                                const Saved& saved, const Deferred& deferred) const = 0;
+  // First weight of the matrix of each linear layer, in any order.
   virtual std::vector<ParamHandle> linear_weights() const = 0;
 };
 

@@ -25,7 +25,8 @@ class Mlp {
   // y = mlp(x); x, y (T / split, C). keep_act = false drops Saved::act (selective recompute).
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                bool keep_act) const;
-  // Overwrites dx. Recomputes Saved::act if it was dropped; moves Saved::inner into the result.
+  // Overwrites dx. Recomputes Saved::act if it was dropped; moves Saved::inner into the result. dx,
+  // dy (T / split, C); dy must stay valid until backward_weight(), which also reads x.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved) const;
   // Forward and backward in halves, each with one product and its tensor-parallel collective, so
   // that other communication can overlap with them. forward_first() returns all of Saved.

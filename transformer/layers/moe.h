@@ -17,9 +17,9 @@
 // gathered over tp.
 //
 // p is at most n k, but r depends on the routing of all ranks: buffers hold
-// TokenDispatcher::default_bound() rows, and the work runs in rounds if more rows arrive. Then the
-// rows are not saved: backward_input() dispatches the tokens again, round by round, and computes
-// the experts' weight gradients in the same rounds.
+// TokenDispatcher::default_bound() rows (parallel/moe/token_dispatcher.h), and the work runs in
+// rounds if more rows arrive. Then the rows are not saved: backward_input() dispatches the tokens
+// again, round by round, and computes the experts' weight gradients in the same rounds.
 #pragma once
 
 #include <functional>
@@ -63,13 +63,14 @@ class Moe {
   // y = moe(x); x, y (T / split, C). keep_act == false drops Saved::act (selective recompute).
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                bool keep_act) const;
-  // Overwrites dx. x is the layer's input.
+  // Overwrites dx. x is the layer's input. dx, dy, x (T / split, C); dy must stay valid until
+  // backward_weight().
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x,
                           Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
 
-  // Weights of the shared expert's linear layers.
+  // First weight of the matrix of each of the shared expert's linear layers; empty without it.
   std::vector<ParamHandle> linear_weights() const {
     return shared_ == nullptr ? std::vector<ParamHandle>() : shared_->linear_weights();
   }

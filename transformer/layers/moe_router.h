@@ -20,14 +20,14 @@ namespace trireme {
 struct TokenShare {
   int64_t begin = 0;
   int64_t count = 0;
-  int64_t chunk = 0;   // maximum count over the ranks
+  int64_t chunk = 0;   // maximum count over the tensor-parallel ranks
   bool split = false;  // tp without sequence parallelism: x holds all tokens, not only the share
 };
 TokenShare token_share(const Pass& pass);
 
 class MoeRouter {
  public:
-  // prefix: name of the layer's MLP, "model.layers.0.mlp".
+  // prefix: name of the module that contains the router and the experts, "model.layers.0.mlp".
   MoeRouter(const ModelConfig& config, const Layout& layout, ParameterList& list,
             const std::string& prefix, int block, int layer);
 
@@ -36,8 +36,10 @@ class MoeRouter {
     Activation logits;             // (n, E), noise included
     Activation clean, raw, noise;  // (n, E), noisy gating only
     Activation scores;             // (n, E)
-    Activation experts, weights;   // (n, k), before capacity drops
-    Activation valid, segments;    // (n) uint8, int32
+    Activation experts, weights;   // (n, k), before capacity drops; experts int32, -1: padding
+    // (n) uint8, 0: padding; (n) int32: number of the token's sequence, for a balancing loss by
+    // sequence, else 0 (engine/ops/moe/token_marks.h).
+    Activation valid, segments;
   };
   struct Deferred {
     Activation d_logits, d_raw;  // (n, E) of x's dtype
@@ -49,7 +51,8 @@ class MoeRouter {
                Saved& saved) const;
   // dx (n, C) += gradient through the logits. d_weights (n, k): gradient of saved.weights. If
   // pass.loss_scale is present (training), also applies the auxiliary losses, adds them to
-  // pass.router_losses and adds the token counts of the experts to pass.routers.
+  // pass.router_losses and adds the token counts of the experts to pass.routers, if present.
+  // Collective over tp and cp then.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& d_weights,
                           const TokenShare& share, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& x, const Deferred& deferred) const;

@@ -7,7 +7,8 @@
 //   ipo       (z - 1 / (2 beta))^2
 //             with means over a response's tokens instead of sums (Azar et al. 2023)
 //
-// The loss of a batch is the mean over its pairs. The reported rewards are beta (ln p - ln p_ref).
+// The loss of a batch is the mean over its pairs. The reported rewards are beta (ln p - ln p_ref),
+// with ipo also of means over a response's tokens.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,8 @@ void add_pair(const PreferenceConfig& config, const PreferencePair& pair, double
               double rejected, PreferenceSums& sums, double& d_chosen, double& d_rejected);
 
 // Adds all pairs of a micro-batch to `sums`. losses (T): -ln p of each token with a target, 0 for
-// others. weights (T): gradient of the summed loss with respect to `losses`, 0 outside of pairs.
+// others. weights (T): overwritten by the gradient of the summed loss with respect to `losses`, 0
+// outside of the responses.
 void add_pairs(const PreferenceConfig& config, std::span<const PreferencePair> pairs,
                std::span<const double> losses, std::span<double> weights, PreferenceSums& sums);
 

@@ -17,7 +17,8 @@ inline constexpr const char* kAdapterFlopsFormula =
 // token visits. Attention counts the causal half only; a layer with a window of W < S keys counts W
 // - W^2 / 2S instead of S / 2, one with chunks of C < S tokens C / 2. Recomputation does not count.
 // Frozen parameters have no weight gradient: with A adapter parameters in total, N counts for its
-// two other products.
+// two other products. parameter_count: of the whole model, with all experts, without adapters.
+// sequence_length: S, in tokens.
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
                                 int64_t sequence_length, int64_t adapter_parameters = 0);
 

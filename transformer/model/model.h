@@ -69,6 +69,7 @@ class Model {
                             Deferred& deferred) const;
   void backward_weight(Pass& pass, int chunk, Deferred deferred, const StoreBlockDone& done) const;
   // backward_input() and backward_weight(), block by block, so that few gradients are pending.
+  // Returns dx as backward_input() does.
   Activation backward(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
                       const StoreBlockDone& done) const;
 
@@ -82,7 +83,8 @@ class Model {
   // tensor-parallel rank.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
               const ConstTensor& rows = {}) const;
-  // Hidden states after the final norm, of the tokens `rows` (R) int32: out (R, C) of x's dtype.
+  // Hidden states after the final norm, of the tokens `rows` (R) int32: out (R, C) of x's dtype, on
+  // every tensor-parallel rank.
   void hidden(Pass& pass, const ConstTensor& x, const Tensor& out, const ConstTensor& rows) const;
 
  private:

@@ -15,11 +15,13 @@ struct LayoutOptions {
   ContextCommType cp_comm_type = ContextCommType::kP2P;
 };
 
-// Returns the problems of the sizes for this model: heads that tp cannot divide evenly, ep above
-// the number of experts, etp above an expert's width. The keys are those of layout_problems().
+// Returns the problems of the sizes for this model: heads that tp cannot divide (head_problem() in
+// transformer/pass/sharding.h), ep above the number of experts, etp above an expert's width. The
+// keys are those of layout_problems() (parallel/layout.h).
 std::vector<LayoutProblem> model_layout_problems(const ModelConfig& model,
                                                  const ParallelSizes& sizes);
-// Ranks of a Ulysses group (ulysses_ranks()), or 0 and the problem if no number works.
+// Ranks of a Ulysses group (ulysses_ranks() in parallel/context/options.h), or 0 and the problem if
+// no number works.
 struct UlyssesRanks {
   int ranks = 0;
   std::string problem;  // without the remedy: p2p, or another number of context-parallel ranks

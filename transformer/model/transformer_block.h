@@ -54,7 +54,7 @@ class TransformerBlock {
     return norm1_ != nullptr && !deferred.saved.n1.present();
   }
 
-  // Weights of the block's linear layers, except those of routed experts.
+  // First weight of the matrix of each linear layer, except those of routed experts.
   std::vector<ParamHandle> linear_weights() const;
 
  private:

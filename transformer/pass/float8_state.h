@@ -31,9 +31,9 @@ struct Pass;
 enum class Float8Recipe : uint8_t { kDelayed, kTensorwise, kBlockwise };
 struct Float8Config {
   bool enabled = false;
-  bool hybrid = true;
+  bool hybrid = true;  // gradients dy in E5M2, else in E4M3
   Float8Recipe recipe = Float8Recipe::kDelayed;
-  int64_t history = 16;  // steps
+  int64_t history = 16;  // steps; delayed only
   int margin = 0;        // scales are smaller by 2^margin
 };
 
@@ -62,8 +62,9 @@ class Float8State {
   void finish_step(Ctx& ctx, Communicator& tensor_parallel, Communicator& data_parallel,
                    const ConstTensor& scalars);
 
-  // State that a checkpoint needs for an exact resume: scale (1) and history (H) of each layer's
-  // three tensors, "model.layers.0.mlp.down_proj.weight.gradient_scale" and "..._amax_history".
+  // State that a checkpoint needs for an exact resume: scale (1) and history
+  // (Float8Config::history) of each layer's input, weight and gradient, float32 on the device:
+  // "model.layers.0.mlp.down_proj.weight.gradient_scale" and "..._amax_history".
   // Empty unless delayed. The same on all ranks that have the layer.
   struct Named {
     std::string name;

@@ -12,7 +12,8 @@ namespace trireme {
 
 // Layers that have a cache, consecutive from first_layer, and the format of their keys and values.
 struct CachedLayers {
-  int64_t layers = 0;  // of the largest group: pools of keys, and of values
+  // Number of this rank's layers in the largest group: as many pools of keys, and of values.
+  int64_t layers = 0;
   int64_t first_layer = 0;
   int64_t kv_heads = 0;  // of this rank
   int64_t head_dim = 0;
@@ -32,6 +33,7 @@ struct CachedLayers {
 // on the device, so that a pass can be recorded and replayed.
 class KvCache {
  public:
+  // Allocates `blocks` blocks of `block_tokens` tokens each.
   KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory);
   // Stores k, v (T, Hkv, D) of the new tokens of `layer` in the slots of its group, then
   // computes out = attention of q (T, H, D) over the keys of each sequence, including the new ones

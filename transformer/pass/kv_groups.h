@@ -12,8 +12,9 @@
 // has four groups of 2 layers; a sequence of L tokens has L / P blocks of P tokens in one of them
 // and about W / P in each of the others.
 //
-// `window` of a group: 0, a token attends to all earlier tokens; W > 0, to the W - 1 tokens before
-// it; -C < 0, to the earlier tokens of its chunk of C (C is a multiple of the block size).
+// `window` of a group: 0, a token attends to itself and all earlier tokens; W > 0, to itself and
+// the W - 1 tokens before it; -C < 0, to itself and the earlier tokens of its chunk of C tokens (C
+// is a multiple of the block size).
 #pragma once
 
 #include <cstdint>

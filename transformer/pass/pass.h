@@ -23,7 +23,8 @@ struct Pass {
   // counted. The routers' losses contribute to the gradient if loss_scale is present (training).
   RouterState* routers = nullptr;
   ConstTensor loss_scale = {};  // (1) float64: factor on a token's gradient
-  // (4) float64, += (see router_losses()): the same on all tp ranks, unchanged on cp ranks above 0.
+  // (4) float64, += the four losses of router_losses() (engine/ops/moe/router_loss.h): the same on
+  // all tp ranks, unchanged on cp ranks above 0.
   Tensor router_losses = {};
 
   // FP8 training: runs the products of the blocks' linear layers; nullptr: no FP8.

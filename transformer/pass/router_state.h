@@ -16,7 +16,7 @@ struct ParameterNames;
 struct ExpertLoad {
   int layer = 0;
   double max_over_mean = 0;
-  double p50 = 0, p90 = 0, p99 = 0;  // percentiles over the experts, nearest rank
+  double p50 = 0, p90 = 0, p99 = 0;  // percentiles over the experts, nearest rank, in tokens
 };
 
 class RouterState {

@@ -19,14 +19,14 @@ struct DimSlice {
 // The whole dimension of size n, held by one rank.
 DimSlice whole_slice(int64_t n);
 // Slice of a division as equal as possible, for any n and any number of ranks: sizes differ by at
-// most one (piece_of()).
+// most one (piece_of() in parallel/comm/collectives/collectives.h).
 DimSlice even_slice(int64_t n, const GroupCoord& coord);
 // The whole dimension, on every tensor-parallel rank. With sequence parallelism the gradients are
 // partial sums, because the ranks have different tokens.
 DimSlice replicated_slice(int64_t n, const Layout& layout);
 // Slice of heads with `width` elements each: equal numbers of heads per rank or, with fewer heads
-// than ranks, each head on size / heads consecutive ranks. One of heads and size must divide the
-// other.
+// than ranks, each head on tp.size / heads consecutive ranks, whose gradients are then partial
+// sums. One of heads and tp.size must divide the other (Error).
 DimSlice head_slice(int64_t heads, int64_t width, const GroupCoord& tp);
 
 // Returns why the model's heads cannot be divided over `tp` ranks, or "" if they can.

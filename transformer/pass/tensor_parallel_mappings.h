@@ -14,6 +14,8 @@
 // share each, in t - 1 steps, and the product into t parts of T / t tokens (after Wang et al. 2023,
 // "Overlap communication with dependent computation via decomposition").
 //
+// In step s = 1 .. t - 1 rank i sends to rank i + s and receives from rank i - s, modulo t.
+//
 //   all-gather, then product      all messages are started before a rank multiplies its own share;
 //                                 the share of rank i - s is multiplied when it has arrived
 //   product, then reduce-scatter  the part for rank i + s is sent when it is computed; a rank's own

@@ -12,8 +12,10 @@ namespace trireme {
 // (transformer/pass/kv_groups.h). Between replays of a recorded pass only the contents of the
 // tensors may change.
 struct CachedTokens {
-  ConstTensor slots;        // (T) int64: slot of each token; negative: not stored
-  ConstTensor block_table;  // (S, M) int32
+  // (T) int64: slot of each token, block number * block_tokens + place in the block; negative: not
+  // stored.
+  ConstTensor slots;
+  ConstTensor block_table;  // (S, M) int32: block numbers of each sequence, at most M, in order
   // (S) int32: tokens of each sequence, including those of this pass, counted from the first block
   // in the table: a group with a window holds only the last blocks.
   ConstTensor context_lens;
@@ -40,7 +42,8 @@ struct Tokens {
   // Exclusive upper bound of all positions; the model must have reserved it
   // (Model::reserve_positions()).
   int64_t position_end = 0;
-  ConstTensor global_index;  // (T) int64: global token index, the key of dropout; -1: padding
+  // (T) int64: global token index, the key of dropout; -1: padding. May be absent in inference.
+  ConstTensor global_index;
   // Tokens per sample, whose first global index is a multiple of it; 0: unknown. Experts may be
   // balanced per sample.
   int64_t sequence_length = 0;

@@ -18,9 +18,10 @@
 // that sees no key gives out = 0 and lse = -inf.
 // Dropout of the probabilities: the mask of (query, key) in head h is word
 //   (global_index[t] * total_heads + first_head + h) * 2^24 + (position of the key in its sequence)
-// of args.key; if uniform_from_word(word) >= dropout the probability is kept and divided by
-// 1 - dropout. At most 2^24 keys. Tensor-parallel ranks pass first_head and total_heads, so that
-// the masks do not depend on the split.
+// of args.key (engine/core/random.h); if uniform_from_word(word) >= dropout the probability is kept
+// and divided by 1 - dropout. A call with dropout has at most 2^24 keys. Tensor-parallel ranks pass
+// first_head and total_heads, so that the masks do not depend on the split.
+//
 // On the CPU a result has the same bits for any number of threads and for any other sequences
 // packed with it. On a GPU the kernel, and with it the rounding, may depend on the batch.
 #pragma once
@@ -38,13 +39,14 @@ struct AttentionArgs {
   int64_t window = 0;  // 0: unlimited
   double dropout = 0.0;
   RandomKey key;
-  ConstTensor global_index;  // (T) int64, needed when dropout > 0
+  ConstTensor global_index;  // (T) int64, global token index of each query; for dropout
   int64_t first_head = 0;    // number of the call's head 0 among all heads of the layer
-  int64_t total_heads = 0;   // 0: first_head + H
+  int64_t total_heads = 0;   // number of heads of the layer; 0: first_head + H
   // Length of every sequence, in queries and in keys, if the host knows that all are equal and no
   // row is padding; a GPU may then use cuDNN. 0: unknown. Ignored for segments.
   int64_t uniform_length = 0;
-  // The same for unequal lengths: an upper bound of them, if cu_q and cu_k are equal. 0: unknown.
+  // Upper bound of the sequence lengths, for lengths that may differ; only if cu_q and cu_k are
+  // equal. 0: unknown. Ignored for segments.
   int64_t longest = 0;
   bool keep_lse = true;  // false: lse is not needed and may be left undefined (inference, no sinks)
   // (H), q's dtype: a logit per head that takes part in its softmax, with a value of 0
@@ -61,8 +63,9 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
                        const ConstTensor& k, const ConstTensor& v, const ConstTensor& cu_q,
                        const ConstTensor& cu_k, const AttentionArgs& args);
 
-// Overwrites dq, dk and dv; none may alias an input. Deterministic for any number of threads; on a
-// GPU only if Context::deterministic.
+// Overwrites dq, dk and dv; none may alias an input. out and lse are the results of
+// attention_forward(). On the CPU the gradients have the same bits for any number of threads; on a
+// GPU, equal calls give equal bits only if Context::deterministic.
 void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                         const ConstTensor& dout, const ConstTensor& out, const ConstTensor& lse,
                         const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
@@ -80,14 +83,15 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
 struct AttentionSegment {
   int32_t q_begin, q_end, k_begin, k_end, diagonal;
 };
-inline constexpr int32_t kWholeSegment = 1 << 30;  // a diagonal that makes all keys visible
+// A diagonal that makes all keys of a segment visible to all its queries, if there is no window.
+inline constexpr int32_t kWholeSegment = 1 << 30;
 inline constexpr int64_t kSegmentFields = 5;
 
 struct AttentionSegments {
-  // (N, kSegmentFields) int32, the fields of AttentionSegment, in ascending order. None is empty,
-  // and they are disjoint in queries and in keys: hence N <= min(T, Tk).
+  // (N, kSegmentFields) int32: the fields of each AttentionSegment. Both the query ranges and the
+  // key ranges ascend, none is empty, and they do not overlap: hence N <= min(T, Tk).
   ConstTensor list;
-  ConstTensor key_position;  // (Tk) int32: position of each key in its sequence; with dropout
+  ConstTensor key_position;  // (Tk) int32: position of each key in its sequence; for dropout
   bool accumulate = false;
 };
 

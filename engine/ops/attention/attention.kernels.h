@@ -1,8 +1,10 @@
 // Kernels of causal attention (engine/ops/attention/attention.h has the formulas and shapes).
 //
 // The CPU kernels iterate over blocks of kAttentionBlock queries and kAttentionBlock keys with the
-// scores transposed, (keys, queries): every product then reads K and V in place one element at a
-// time and works on whole vectors of queries, and the softmax needs no sums across lanes.
+// scores transposed, (keys, queries). The products for scores, out and dq then broadcast one
+// element of K or V at a time and work on whole vectors of queries, so K and V are never
+// transposed, and the softmax needs no sums across lanes. (Sequences of few queries, kFewQueries,
+// are an exception.)
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -13,18 +15,21 @@
 namespace trireme::cpu {
 
 inline constexpr int64_t kAttentionBlock = 64;
-// float32 lanes of the widest vector (AVX-512): scratch is padded to it, so that its size is the
-// same for every instruction set.
+// float32 lanes of the widest vector (AVX-512). The rows of scratch are padded to a multiple of it,
+// so that the size of scratch is the same for every instruction set.
 inline constexpr int64_t kMaxFloatLanes = 16;
-// Longest sequence whose key and value gradients one thread sums in its own scratch.
+// Maximum number of keys of a sequence whose key and value gradients one thread sums in its own
+// scratch.
 inline constexpr int64_t kMaxOwnedKeys = 8192;
 // A dropout word's number has 24 bits for the key's position.
 inline constexpr int64_t kMaxDropoutKeys = int64_t{1} << 24;
-// Maximum number of queries of a sequence for the forward path that reads each key once per group
-// of heads (decoding); without segments and dropout.
+// Maximum number of queries of a sequence for the forward path that reads each key once for all
+// heads that share it (decoding). Not with segments or dropout, nor if queries * (heads that share
+// a key) exceeds kAttentionBlock.
 inline constexpr int64_t kFewQueries = 4;
 
-// A (T, heads, D) operand: element (t, h, d) is data[t * row + h * head + d].
+// A (T, heads, D) operand: element (t, h, d) is data[t * row + h * head + d]. The strides `row` and
+// `head` are in elements.
 template <class T>
 struct HeadView {
   T* data = nullptr;
@@ -36,11 +41,12 @@ struct Attention {
   using C = compute_t<T>;
   HeadView<const T> q, k, v;
   const int32_t *cu_q, *cu_k;  // (sequences + 1)
-  // by_segments: (sequences, 5) fields of AttentionSegment instead of cu_q and cu_k. Results are
-  // then the `*_sum` views, added to, or overwritten if `clear` is set.
+  // by_segments: `segments`, (sequences, kSegmentFields), replaces cu_q and cu_k, and the `*_sum`
+  // views are the results. These are first set to 0, and lse to -inf, if `clear`; else the results
+  // of earlier calls are continued.
   bool by_segments, clear;
   const int32_t* segments;
-  int64_t sequences, tokens, keys, heads, kv_heads, width;
+  int64_t sequences, tokens, keys, heads, kv_heads, width;  // N, T, Tk, H, Hkv, D
   // Length of all sequences, in queries and keys; 0: they differ or are unknown.
   int64_t uniform_length;
   // Upper bound of the sequence lengths, if each has as many keys as queries; 0: unknown.
@@ -55,11 +61,11 @@ struct Attention {
   uint32_t drop_threshold;
   C keep_scale;
   RandomKey key;
-  const int64_t* global_index;
+  const int64_t* global_index;  // (tokens)
   int64_t first_head, total_heads;
-  const int32_t* key_position;  // null: keys count from the start of their sequence
-  // Scratch: scratch_per_thread elements for each thread, and 2 * (sequences + 1) offsets of work
-  // items.
+  const int32_t* key_position;  // (keys); null: keys count from the start of their sequence
+  // Scratch of the CPU: scratch_per_thread elements for each thread, and room for
+  // 2 * (sequences + 1) offsets of work items.
   C* scratch;
   int64_t scratch_per_thread;
   int64_t* items;
@@ -82,7 +88,7 @@ struct AttentionBackward : Attention<T> {
       owned_keys;  // rows of the key gradients in each thread's scratch, at least kAttentionBlock
 };
 
-// Elements of scratch per thread.
+// Elements of scratch per thread. padded_width: the head's width, rounded up to kMaxFloatLanes.
 constexpr int64_t attention_forward_scratch(int64_t padded_width) {
   return 4 * kAttentionBlock * padded_width + kAttentionBlock * kAttentionBlock;
 }
@@ -96,9 +102,9 @@ TRIREME_CPU_KERNEL(attention_backward, (const AttentionBackward<T>& a, int threa
 
 }  // namespace trireme::cpu
 
-// GPU kernels, with the arguments of the CPU kernels. a.items is not used; a.scratch is (heads,
-// tokens) elements in the backward pass, unused in the forward pass. Heads of more than kMaxHeadDim
-// elements have no kernel.
+// GPU kernels, with the argument structures of the CPU kernels. a.items is not used; a.scratch is
+// (heads, tokens) elements in the backward pass, unused in the forward pass. Heads of more than
+// kMaxHeadDim elements have no kernel.
 namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
@@ -118,14 +124,15 @@ TRIREME_CUDA_DECL void plan_attention(Context& gpu, const cpu::AttentionForward<
 template <class T>
 TRIREME_CUDA_DECL void plan_attention(Context& gpu, const cpu::AttentionBackward<T>& a);
 
-// Any case, without tensor cores.
+// Any case, without tensor cores. Backward: a.scratch is the result of attention_delta().
 template <class T>
 void blocked_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
 template <class T>
 void blocked_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
 
 // With tensor cores; T is bf16 or f16. Returns false, with nothing done, for heads of more than 128
-// elements, or rows of an operand that are not 16-byte aligned or not a multiple of 8 elements.
+// elements, for a width or strides that are not multiples of 8 elements, and for operands that are
+// not 16-byte aligned.
 template <class T>
 bool mma_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
 // Also false for a soft cap. a.scratch: the result of attention_delta().

@@ -1,4 +1,4 @@
-// Parts shared by the attention kernels on tensor cores: tiles of 16-bit rows in shared memory,
+// Parts shared by the attention kernels on tensor cores: tiles of 16-bit elements in shared memory,
 // their products, and the rows and columns of a lane's registers. For CUDA sources only.
 //
 // Four warps work on a tile of 64 rows, 16 each. The scores of a warp's rows with the columns of a
@@ -32,8 +32,9 @@ bool mma_rows(const cpu::HeadView<T>& view, int64_t width) {
          view.head % 8 == 0 && width % 8 == 0;
 }
 
-// Starts copying rows `first` .. `first + rows` of a head to shared memory asynchronously; the rest
-// of the tile becomes zero.
+// Starts copying rows `first` .. `first + rows` of a head, at most kRows, to shared memory
+// asynchronously (commit_copies(), wait_copies()); the rest of the tile becomes zero. All
+// kMmaThreads threads must call it.
 template <int D, int kRows, class T>
 __device__ void start_tile(T* tile, const cpu::HeadView<const T>& view, int64_t head, int64_t first,
                            int64_t rows, int64_t width) {
@@ -50,7 +51,7 @@ __device__ void start_tile(T* tile, const cpu::HeadView<const T>& view, int64_t 
   }
 }
 
-// Sums of a warp: 16 rows by 8 kTiles columns.
+// Sums or scores of a warp: 16 rows by 8 kTiles columns (lane_row(), lane_column()).
 template <int kTiles>
 struct WarpTile {
   float d[kTiles][4];
@@ -141,7 +142,7 @@ __device__ void add_weighted(WarpTile<D / 8>& sums, const WarpTile<kTiles>& weig
 __device__ inline int lane_row() { return lane_of_warp() / 4; }
 __device__ inline int lane_column() { return static_cast<int>(threadIdx.x) % 4 * 2; }
 
-// Sum and maximum over the four lanes of a row. All lanes take part.
+// Sum and maximum over the four lanes of a row, in each of them. All lanes must call them.
 __device__ inline float quad_sum(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
@@ -168,7 +169,7 @@ __device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, float cap,
       }
 }
 
-// softmax_tile() for the lane's two rows.
+// softmax_tile() of attention_tile.cuda.h for the lane's two rows.
 template <int D, int kTiles>
 __device__ void softmax(OnlineSoftmax<float, 2>& w, WarpTile<kTiles>& s, WarpTile<D / 8>& sums) {
 #pragma unroll
@@ -197,7 +198,8 @@ __device__ void softmax(OnlineSoftmax<float, 2>& w, WarpTile<kTiles>& s, WarpTil
   }
 }
 
-// to [+]= factor * the lane's part of row r of its sums.
+// Stores (kAdd: adds) factor * the lane's part of its row r, 0 or 1, of the sums. `to` is the start
+// of that row in memory, of `width` elements.
 template <bool kAdd, int D, class T>
 __device__ void store_sums(T* to, const WarpTile<D / 8>& sums, int r, float factor, int64_t width) {
 #pragma unroll

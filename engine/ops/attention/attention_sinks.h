@@ -11,7 +11,8 @@
 //   d_sinks[h] = -sum over t of exp(s[h] - lse'[h, t]) (dout'[t, h] . out'[t, h])
 //
 //   out, dout  (T, H, D)  unit stride in D, any stride in T and H
-//   lse        (H, T)     float32 (float64 for float64); -inf (a query without keys) is unchanged
+//   lse        (H, T)     float32 (float64 for float64); -inf (a query without keys) is unchanged,
+//                         and so is out
 //   sinks      (H)        dtype of out
 //   d_sinks    (H)        float32 (float64 for float64); added to if `accumulate`, else overwritten
 #pragma once
@@ -24,8 +25,8 @@ namespace trireme {
 void attention_sinks_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
                              const ConstTensor& sinks);
 
-// out, lse: as attention_sinks_forward() left them. The sum is taken over fixed blocks of tokens,
-// so it does not depend on the number of threads.
+// out, lse: the results of attention_sinks_forward(). Partial sums over fixed blocks of tokens are
+// added in order, so the result does not depend on the number of threads.
 void attention_sinks_backward(Ctx& ctx, const Tensor& d_sinks, const ConstTensor& dout,
                               const ConstTensor& out, const ConstTensor& lse,
                               const ConstTensor& sinks, bool accumulate);

@@ -8,20 +8,20 @@ namespace trireme::cpu {
 
 template <class T>
 struct SinksForward {
-  HeadView<T> out;
-  compute_t<T>* lse;
-  const T* sinks;
+  HeadView<T> out;    // read and written
+  compute_t<T>* lse;  // (heads, tokens), read and written
+  const T* sinks;     // (heads)
   int64_t tokens, heads, width;
 };
 
 template <class T>
 struct SinksBackward {
   using F = compute_t<T>;
-  F *d_sinks, *partial;  // partial: (blocks, heads), sums of blocks of tokens
+  F *d_sinks, *partial;  // (heads); scratch (blocks, heads): sums of each block of tokens
   HeadView<const T> dout, out;
-  const F* lse;
-  const T* sinks;
-  int64_t tokens, heads, width, blocks;
+  const F* lse;                          // (heads, tokens), with the sinks
+  const T* sinks;                        // (heads)
+  int64_t tokens, heads, width, blocks;  // blocks: row_blocks() of engine/ops/rows/row_blocks.h
   bool accumulate;
 };
 
@@ -30,7 +30,7 @@ TRIREME_CPU_KERNEL(attention_sinks_backward, (const SinksBackward<T>& a, int thr
 
 }  // namespace trireme::cpu
 
-// GPU kernels, with the arguments of the CPU kernels.
+// GPU kernels, with the argument structures of the CPU kernels.
 namespace trireme::cuda {
 
 template <class T>

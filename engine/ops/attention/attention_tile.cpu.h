@@ -1,5 +1,5 @@
-// Parts shared by the attention kernels: packing of blocks, visibility of keys to a block of
-// queries, and dropout of the probabilities.
+// Parts shared by the CPU's attention kernels: packing of blocks, visibility of keys to a block of
+// queries, and dropout of the probabilities. Strides are in elements.
 #pragma once
 
 #include "engine/ops/attention/attention.kernels.h"
@@ -19,8 +19,8 @@ TRIREME_INLINE int64_t ceil_to(int64_t x, int64_t multiple) {
 
 // --- blocks in and out --------------------------------------------------------------------------
 
-// to[d * kAttentionBlock + i] = factor * from[i * stride + d] for i < rows; zero up to a whole
-// vector.
+// to[d * kAttentionBlock + i] = factor * from[i * stride + d] for i < rows and d < width; zero for
+// i from `rows` to a whole vector.
 template <class T, class C>
 void pack_transposed(C* to, const T* from, int64_t stride, int64_t rows, int64_t width, C factor) {
   constexpr int kN = kLanes<C>;
@@ -40,7 +40,8 @@ void pack_transposed(C* to, const T* from, int64_t stride, int64_t rows, int64_t
     }
 }
 
-// to[i * stride + d] = factor[i] * from[d * kAttentionBlock + i] for i < rows; += with kAdd.
+// to[i * stride + d] = factor[i] * from[d * kAttentionBlock + i] for i < rows and d < width; +=
+// with kAdd.
 template <bool kAdd, class T, class C>
 void unpack_transposed(T* to, int64_t stride, const C* from, int64_t rows, int64_t width,
                        const C* factor) {
@@ -76,7 +77,7 @@ void pack_rows(C* to, int64_t padded, const T* from, int64_t stride, int64_t row
   }
 }
 
-// to[i * stride + d] = factor * from[i * padded + d]; += with kAdd.
+// to[i * stride + d] = factor * from[i * padded + d] for i < rows and d < width; += with kAdd.
 template <bool kAdd, class T, class C>
 void unpack_rows(T* to, int64_t stride, const C* from, int64_t padded, int64_t rows, int64_t width,
                  C factor) {
@@ -94,14 +95,15 @@ void unpack_rows(T* to, int64_t stride, const C* from, int64_t padded, int64_t r
   }
 }
 
+// Rows in the compute type: row i starts at data + i * stride.
 template <class C>
 struct Rows {
   const C* data;
   int64_t stride;
 };
 
-// Rows in the compute type: the operand itself if it has that type (and, with whole_vectors, a
-// width of whole vectors), else a copy in `buffer` of `padded` columns.
+// Rows of an operand in the compute type: the operand itself if it has that type (and, with
+// whole_vectors, a width of whole vectors), else a copy in `buffer` with rows of `padded` elements.
 template <class T, class C>
 TRIREME_INLINE Rows<C> rows_of(const T* from, int64_t stride, int64_t rows, int64_t width,
                                C* buffer, int64_t padded, bool whole_vectors) {
@@ -123,9 +125,10 @@ void zero_rows(const HeadView<T>& view, int64_t begin, int64_t end, int64_t head
 
 // --- visibility of keys --------------------------------------------------------------------------
 
-// One sequence or segment: query i sees the keys j with i + offset - window < j <= i + offset.
+// One sequence or segment: query i sees the keys j with i + offset - window < j <= i + offset. i
+// and j count from its first query and its first key.
 struct Sequence {
-  int64_t first_query, queries, first_key, keys;
+  int64_t first_query, queries, first_key, keys;  // rows of q and of k, and their numbers
   int64_t offset, window;  // without a limit: so large that every key is seen
 };
 
@@ -151,7 +154,8 @@ TRIREME_INLINE Sequence sequence_of(const Attention<T>& a, int64_t n) {
   return s;
 }
 
-// Keys seen by at least one of the queries [i0, i1), and queries that see one of the keys [j0, j1).
+// Ranges of the keys that at least one of the queries [i0, i1) sees, and of the queries that see
+// one of the keys [j0, j1). Empty if the end is not above the beginning.
 TRIREME_INLINE int64_t keys_begin(const Sequence& s, int64_t i0) {
   return larger(0, i0 + s.offset - s.window + 1);
 }
@@ -169,18 +173,21 @@ TRIREME_INLINE int64_t queries_end(const Sequence& s, int64_t j1) {
 struct Rectangle {
   int64_t row0, row1, column0, column1;
 };
-// Visible part of the block of keys from j0 and queries from i0, split in two ways: into flat
+// Visible part of the block of keys from j0 on and queries from i0 on, split in two ways: into flat
 // rectangles for work along the queries, and into tall ones for sums over the keys.
 struct Spans {
-  int64_t j0, i0, rows, columns;  // columns that are queries; the last vector may be wider
+  // rows, columns: numbers of keys and queries in the block. The last vector of a rectangle may
+  // reach past the queries.
+  int64_t j0, i0, rows, columns;
   int flat_count = 0, tall_count = 0;
   Rectangle flat[kAttentionBlock / kMaxFloatLanes];
   bool
       masked[kAttentionBlock / kMaxFloatLanes];  // some elements of the flat rectangle are not seen
-  Rectangle tall[kAttentionBlock / 2];
+  Rectangle tall[kAttentionBlock / 2];  // one per vector at most; the narrowest has 2 lanes
 };
 
 // Fills spans.tall from spans.flat: neighbouring columns with the same rows form one rectangle.
+// width: columns of the block in whole vectors of `lanes`.
 TRIREME_INLINE void find_tall_spans(Spans& spans, int64_t width, int64_t lanes) {
   for (int64_t column = 0; column < width; column += lanes) {
     int64_t row0 = kAttentionBlock, row1 = 0;  // the rows that a column needs are contiguous
@@ -268,7 +275,7 @@ void mask_scores(C* scores, const Sequence& s, const Spans& spans) {
   }
 }
 
-// Sequence of item number `item`: offsets[n] <= item < offsets[n + 1].
+// Sequence n of work item number `item`: offsets[n] <= item < offsets[n + 1].
 TRIREME_INLINE int64_t find_item(const int64_t* offsets, int64_t sequences, int64_t item) {
   int64_t low = 0, high = sequences;
   while (high - low > 1) {
@@ -280,7 +287,8 @@ TRIREME_INLINE int64_t find_item(const int64_t* offsets, int64_t sequences, int6
 
 // --- dropout ------------------------------------------------------------------------------------
 
-// counters[i] = Philox block of key 0 for query i0 + i: four keys share a block of four words.
+// counters[i] = number of the Philox block of key 0 for query i0 + i: four keys share a block of
+// four words. Past the last query it is that of the last one.
 template <class T>
 TRIREME_INLINE void dropout_counters(uint64_t (&counters)[kAttentionBlock], const Attention<T>& a,
                                      const Sequence& s, int64_t head, int64_t i0) {
@@ -292,7 +300,7 @@ TRIREME_INLINE void dropout_counters(uint64_t (&counters)[kAttentionBlock], cons
   }
 }
 
-// words[w][lane] = word w of Philox block counters[lane] + group (random.h).
+// words[w][lane] = word w of Philox block counters[lane] + group (engine/core/random.h).
 template <int kCount>
 TRIREME_INLINE void philox_words(uint32_t (&words)[4][kCount], const uint64_t* counters,
                                  uint64_t group, const RandomKey& key) {
@@ -323,7 +331,8 @@ TRIREME_INLINE void philox_words(uint32_t (&words)[4][kCount], const uint64_t* c
   }
 }
 
-// 1 / (1 - p) if the word keeps the probability, else 0.
+// `keep` in the lanes whose word keeps the probability (its upper 24 bits are at least
+// `threshold`), else 0.
 template <class C, int kN>
 TRIREME_INLINE Vec<C> dropout_factor(const uint32_t (&words)[kN], uint32_t threshold, C keep) {
   using Int = typename Traits<Vec<C>>::Int;
@@ -333,7 +342,7 @@ TRIREME_INLINE Vec<C> dropout_factor(const uint32_t (&words)[kN], uint32_t thres
 }
 
 // for_each_dropout() for one span of keys with listed positions (AttentionSegments::key_position):
-// neighbours mostly share a Philox block.
+// neighbours mostly share a Philox block. positions[row]: that of the block's key `row`.
 template <class T, class F>
 TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
                                            const uint64_t (&counters)[kAttentionBlock],
@@ -355,8 +364,8 @@ TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
 }
 
 // Calls f(offset, factor) for every vector of scores in the spans: `offset` is the position of the
-// vector in the block, `factor` is 1 / (1 - p) if the probability is kept, else 0. May include up
-// to three rows after a span.
+// vector in the block, `factor` is a.keep_scale in the lanes whose probability is kept, else 0. May
+// include up to three rows after a span, but none past the block.
 template <class T, class F>
 TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const Sequence& s,
                                      const uint64_t (&counters)[kAttentionBlock],

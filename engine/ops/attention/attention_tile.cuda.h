@@ -1,11 +1,11 @@
-// Parts shared by the attention kernels: assignment of thread blocks to tiles of sequences, columns
-// seen by a row, dropout, and tiles in shared memory. For CUDA sources only.
+// Parts shared by the GPU's attention kernels: assignment of thread blocks to tiles of sequences,
+// columns seen by a row, dropout, and tiles in shared memory. For CUDA sources only.
 //
 // The thread blocks of a grid are numbered by *slots*. Sequence n has the rows begin(n) .. end(n);
-// its slots start at begin(n) / rows + n, where `rows` is the height of a tile. These are enough
-// slots for its tiles. Their numbers grow with n, so a thread block finds its sequence by bisection
-// over the offsets on the device, and nothing is counted before the launch. Slots without a tile
-// exit at once.
+// its slots start at floor(begin(n) / rows) + n, where `rows` is the height of a tile. These are
+// enough slots for its tiles. Their numbers grow with n, so a thread block finds its sequence by
+// bisection over the offsets on the device, and nothing is counted before the launch. Slots without
+// a tile exit at once.
 #pragma once
 
 #include "engine/ops/attention/attention.kernels.h"
@@ -35,20 +35,23 @@ TRIREME_HOST_DEVICE int64_t entries_of(const cpu::Attention<T>& a) {
   return a.by_segments ? a.sequences : a.sequences + 1;
 }
 
+// Number of slots for tiles of `rows` rows: thread blocks in x of the grid.
 template <class T>
 int64_t slots_of(const cpu::Attention<T>& a, Side side, int64_t rows) {
   const int64_t entries = entries_of(a);
   return entries == 0 ? 0 : (side == Side::kQueries ? a.tokens : a.keys) / rows + entries;
 }
 
-// Query i of the sequence sees the keys j with i + offset - window < j <= i + offset.
+// Tile of a sequence or segment. Query i of the sequence sees the keys j with i + offset - window <
+// j <= i + offset.
 struct AttentionTile {
-  int64_t first_query, queries, first_key, keys;
+  int64_t first_query, queries, first_key, keys;  // rows of q and of k, and their numbers
   int64_t offset, window;  // without a limit: so large that every key is seen
   int64_t row0;            // first row of the tile in the sequence
   int rows;                // of the tile; 0: no work
 
-  // Keys seen by at least one of the queries [i0, i1), and queries that see one of [j0, j1).
+  // Ranges of the keys that at least one of the queries [i0, i1) sees, and of the queries that see
+  // one of the keys [j0, j1). Empty if the end is not above the beginning.
   __device__ int64_t keys_begin(int64_t i0) const { return larger(0, i0 + offset - window + 1); }
   __device__ int64_t keys_end(int64_t i1) const { return smaller(keys, i1 + offset); }
   __device__ int64_t queries_begin(int64_t j0) const { return larger(0, j0 - offset); }
@@ -57,12 +60,14 @@ struct AttentionTile {
   }
 };
 
+// First row of entry n in q or in k.
 template <Side side, class T>
 __device__ int64_t begin_of(const cpu::Attention<T>& a, int64_t n) {
   if (a.by_segments) return a.segments[n * 5 + (side == Side::kQueries ? 0 : 2)];
   return (side == Side::kQueries ? a.cu_q : a.cu_k)[n];
 }
 
+// Tile of a slot; its `rows` is 0 if the slot has none.
 template <Side side, int kRows, class T>
 __device__ AttentionTile find_tile(const cpu::Attention<T>& a, int64_t slot) {
   int64_t low = 0, high = entries_of(a);
@@ -97,7 +102,8 @@ __device__ AttentionTile find_tile(const cpu::Attention<T>& a, int64_t slot) {
   return t;
 }
 
-// Columns [low, high) of a tile that a given row sees.
+// Columns [low, high) of a tile that a given row sees (rows that are keys: that see it). The tile
+// has kColumns columns from column0 of the sequence on, and `row` counts in the sequence.
 struct SeenColumns {
   int low, high;
 };
@@ -141,7 +147,8 @@ __device__ uint64_t dropout_row(const cpu::Attention<T>& a, int64_t query, int64
          << 24;
 }
 
-// Factor of a probability; key is a row of k, j its position in its sequence.
+// Factor of a probability, 0 or a.keep_scale. key is a row of k, and j its position in its
+// sequence, which is used if there is no a.key_position.
 template <class T>
 __device__ compute_t<T> dropout_factor(const cpu::Attention<T>& a, uint64_t first_word, int64_t key,
                                        int64_t j) {
@@ -298,7 +305,8 @@ __device__ void hide_columns(F (&scores)[kColumns], const AttentionTile& t, int6
   }
 }
 
-// to [+]= factor * the thread's part of a row of sums.
+// Stores (kAdd: adds) factor * the thread's part of a row of sums. `to` is the start of that row in
+// memory, of `width` elements.
 template <bool kAdd, int D, class T, class F>
 __device__ void store_row(T* to, const F (&sums)[D / kRowLanes], F factor, int64_t width) {
   const int column0 = static_cast<int>(threadIdx.x) % kRowLanes * 4;
@@ -313,7 +321,8 @@ __device__ void store_row(T* to, const F (&sums)[D / kRowLanes], F factor, int64
     }
 }
 
-// Calls f.operator()<D>() with the smallest supported D for `width` columns.
+// Calls call.operator()<D>() with the smallest supported D for `width` columns, at most
+// kMaxHeadDim.
 template <class Call>
 void with_width(int64_t width, Call&& call) {
   if (width <= 64)

@@ -1,13 +1,13 @@
 // Attention by cuDNN's fused engines, for the cases they support: float16 or bfloat16, heads of at
 // most 128 elements (a multiple of 8), 16-byte aligned rows, as many queries as keys, causal or
 // full attention within each sequence; no dropout, soft cap, segments, or window shorter than a
-// sequence. The caller knows the length of all sequences (AttentionArgs::uniform_length) or a
-// maximum (AttentionArgs::longest). Without keep_lse it is used only for prompts of 1024 tokens or
-// more.
+// sequence. The caller knows the length of all sequences (AttentionArgs::uniform_length), or a
+// maximum (AttentionArgs::longest) and cuDNN is 9.6 or later. Without keep_lse this length must be
+// 1024 tokens or more; a backward pass must not need too large a workspace.
 //
 // Plans are created once per shape, which takes about a second, in the preceding planning run if
 // there is one. gpu.attention owns the workspace, which grows when a plan is created, so each shape
-// must have its plan before work is captured into a graph.
+// must have its plan before work is captured into a CUDA graph.
 #pragma once
 
 #include "engine/device/context.h"

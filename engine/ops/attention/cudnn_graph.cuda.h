@@ -89,18 +89,20 @@ class Graph {
   Tensor scalar(int64_t number);  // float32, on the host
 
   // c (..., M, N) = a (..., M, K) b (..., K, N). A size that differs between entries of the first
-  // dimension is given by an int32 tensor; null: the tensors' own size.
+  // dimension is given by an int32 tensor with one element per entry; null: the tensors' own size.
   struct ActualSizes {
     Tensor m = nullptr, n = nullptr, k = nullptr;
   };
   void matmul(Tensor a, Tensor b, Tensor c, const ActualSizes& sizes);
+  // y = mode(x) and y = mode(x, b), element by element.
   void unary(cudnnPointwiseMode_t mode, Tensor x, Tensor y);
   void binary(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y);
   // y = selector ? x : b
   void select(Tensor x, Tensor b, Tensor selector, Tensor y);
   void index(Tensor like, int64_t axis, Tensor y);  // y[...] = its position along the axis
+  // Reduces x over the dimensions in which y is smaller.
   void reduce(cudnnReduceTensorOp_t kind, Tensor x, Tensor y);
-  void reshape(Tensor x, Tensor y);
+  void reshape(Tensor x, Tensor y);  // here: transposes the last two dimensions
 
   const std::set<int64_t>& tensors() const { return tensors_; }  // numbers
 

@@ -31,10 +31,11 @@ struct KvType {
 };
 
 std::string text(const KvType& type);  // "int8", "fp8_e4m3", "fp8_e5m2" or the dtype's name
-int64_t row_bytes(const KvType& type, int64_t width);  // of `width` elements, scale included
+int64_t row_bytes(const KvType& type, int64_t width);  // of a row of `width` elements, with scale
 
 // --- shared by the kernels of both devices ---
 
+// max_code of the formats above; not for kNone.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] constexpr float largest_code(KvCodes codes) {
   return codes == KvCodes::kInt8 ? 127.0f : codes == KvCodes::kE4M3 ? 448.0f : 57344.0f;
 }

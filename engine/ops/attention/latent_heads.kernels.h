@@ -31,7 +31,7 @@ TRIREME_CPU_KERNEL(latent_heads_backward, (const LatentHeadsBackward<T>& a, int 
 
 }  // namespace trireme::cpu
 
-// GPU kernels.
+// GPU kernels, with the argument structures of the CPU kernels.
 namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h

@@ -10,11 +10,12 @@
 //   k_pool, v_pool  (B, Hkv, P, D)    contiguous; P tokens in a block
 //   block_table     (S, M) int32      key j of sequence n is row j % P of block
 //                                     block_table[n, j / P]
-//   cu_q (S + 1), context_lens (S)    int32; cu_q ascends from 0 to at most T, context_lens to
-//                                     at most M P and args.longest_context
-// One float dtype. Rows of out past cu_q[S] become zero. The CPU checks the values of block_table,
-// cu_q and context_lens (Error), also that no sequence has more queries than tokens; a GPU does
-// not, and a query without keys gives zero.
+//   cu_q            (S + 1) int32     ascends from 0 to at most T
+//   context_lens    (S) int32         each at most M P and args.longest_context
+// q and out have one float dtype, and so have the pools except as described next. Rows of out past
+// cu_q[S] become zero. The CPU checks the values of block_table, cu_q and context_lens (Error),
+// also that no sequence has more queries than tokens; a GPU does not, and a query without keys
+// gives zero.
 //
 // Pools for 32-bit or 16-bit operands may be 8-bit codes (uint8) with a scale per row, (B, Hkv, P)
 // float32 (engine/ops/attention/kv_codes.h); on the CPU also another 32-bit or 16-bit type than the
@@ -22,7 +23,8 @@
 // numbers, and reads and widens a tile of keys and values once for up to 64 rows of queries and
 // heads that share it. A GPU's tensor cores multiply the queries by the codes; the keys' scales
 // multiply these sums in float32; the elements of v are multiplied by their scale and rounded to
-// the type of q.
+// the type of q. Where a GPU has no tensor-core kernel (float32 operands, D > 128) it computes in
+// float32.
 //
 // Reasons for the pool's layout: one head's keys of a block are a contiguous run of P D elements (4
 // KiB for P = 16 and D = 128 in 16 bits), which a thread block loads in whole 16-byte packs; a
@@ -44,9 +46,9 @@ namespace trireme {
 inline constexpr int64_t kPagedCut = 32;
 
 struct PagedAttentionArgs {
-  double scale = 1.0;  // usually 1 / sqrt(D)
-  int64_t window = 0;  // 0: unlimited
-  int64_t max_queries = 1;
+  double scale = 1.0;       // usually 1 / sqrt(D)
+  int64_t window = 0;       // 0: unlimited
+  int64_t max_queries = 1;  // upper bound of the queries of a sequence; checked on the CPU
   // Upper bound of context_lens; 0: M P. A GPU launches as many thread blocks as this many keys
   // need, so pass the longest current length, not a limit.
   int64_t longest_context = 0;
@@ -54,11 +56,12 @@ struct PagedAttentionArgs {
   ConstTensor sinks = {};  // (H), q's dtype: as in AttentionArgs; absent: none
 };
 
-// longest_context, positive, rounded up to one of few values, or 0 (no bound) if it is above them.
-// Equal values launch the same thread blocks, so recorded GPU work is keyed by it.
+// longest_context, positive, rounded up to one of few values (256, 512, ..., 4096), or 0 (no bound)
+// if it is above them. Equal values launch the same thread blocks, so recorded GPU work is keyed by
+// the result.
 int64_t paged_context_bound(int64_t longest_context);
 
-// Scales of pools of codes.
+// Scales of pools of codes. kNone: the pools have no codes, and k and v are not used.
 struct PagedScales {
   Tensor k, v;  // (B, Hkv, P) float32
   KvCodes codes = KvCodes::kNone;
@@ -71,7 +74,7 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
 
 // Stores the rows of k and v (T, Hkv, D; unit stride in D): row t is stored in slot slots[t], which
 // is row slots[t] % P of block slots[t] / P. A row with a negative slot is dropped. slots (T)
-// int64, below B P; non-negative ones must be distinct.
+// int64, below B P (Error on the CPU, not checked on a GPU); non-negative ones must be distinct.
 void paged_append(Ctx& ctx, const Tensor& k_pool, const Tensor& v_pool, const ConstTensor& k,
                   const ConstTensor& v, const ConstTensor& slots, const PagedScales& scales = {});
 

@@ -17,6 +17,7 @@ struct PagedAttention {
   const T *k,
       *v;  // (blocks, kv_heads, block_size, width); null for pools of another type than T. The
            // CPU reads PagedPools instead.
+  // (sequences, max_blocks), (sequences + 1) and (sequences): block_table, cu_q, context_lens
   const int32_t *table, *cu_q, *lengths;
   const T* sinks;  // (heads); null: none
   int64_t sequences, tokens, heads, kv_heads, width, block_size, max_blocks, max_queries;
@@ -27,7 +28,7 @@ struct PagedAttention {
   // several parts, part p of query i stores two results for each head, at row p * queries + i of n:
   // its softmax-weighted mean of values in partial (sequences, kMaxPagedParts, heads, width), and
   // the base-2 logarithm of its sum of exponentials in partial_lse (sequences, kMaxPagedParts,
-  // heads).
+  // heads). A part without visible keys has -inf, and its mean may be undefined.
   int64_t parts;
   C *partial, *partial_lse;
 };
@@ -35,9 +36,11 @@ struct PagedAttention {
 // Split of one sequence's keys over thread blocks of a GPU (flash-decoding), independent of other
 // sequences. There are enough parts that few sequences of one query fill the device. Many queries
 // fill it themselves: a sequence has several parts only if parts * queries <= kMaxPagedParts.
+// Within this limit there is about one part per kMinPartKeys keys. A part has a multiple of
+// kPartTile keys, except the last, which has the rest.
 inline constexpr int64_t kMaxPagedParts = 32, kMinPartKeys = 256, kPartTile = 64;
 struct KvSplits {
-  int64_t count, keys;  // keys of a part
+  int64_t count, keys;  // number of parts, at least 1; keys of a part
 
   static TRIREME_HOST_DEVICE KvSplits of(int64_t queries, int64_t keys) {
     const int64_t most = queries > kMaxPagedParts || queries < 1 ? 1 : kMaxPagedParts / queries;
@@ -65,24 +68,26 @@ struct PagedPools {
   int64_t* items;
 };
 
-// CPU tile: kPagedRows rows, the queries of all heads that share a key/value head, by kPagedKeys
-// keys. The keys, in 32 bits, stay in the first-level cache.
+// CPU tile: at most kPagedRows rows, by kPagedKeys keys. A row is a query of one of the heads that
+// share a key/value head. The keys, in 32 bits, stay in the first-level cache.
 inline constexpr int64_t kPagedRows = 64, kPagedKeys = 32;
+// Elements of scratch per thread. padded_width: the head's width, rounded up to kMaxFloatLanes.
 constexpr int64_t paged_scratch(int64_t padded_width) {
   return 2 * (kPagedRows + kPagedKeys) * padded_width + kPagedRows * (kPagedKeys + 2);
 }
 
 template <class T>
 struct PagedRows {
-  T *k_pool, *v_pool;  // (blocks, kv_heads, block_size, width)
-  HeadView<T> k, v;
-  const int64_t* slots;
+  // (blocks, kv_heads, block_size, width); null for pools of another type than T
+  T *k_pool, *v_pool;
+  HeadView<T> k, v;      // (rows, kv_heads, width)
+  const int64_t* slots;  // (rows)
   int64_t rows, kv_heads, width, block_size;
 };
 
 TRIREME_CPU_KERNEL(paged_attention,
                    (const PagedAttention<T>& a, const PagedPools& pools, int threads))
-// For pools of another type than that of k and v; a.k_pool and a.v_pool are not read. T: not
+// For pools of another type than that of k and v; a.k_pool and a.v_pool are not used. T is not
 // double.
 TRIREME_CPU_KERNEL(paged_append, (const PagedRows<T>& a, const PagedPools& pools, int threads))
 
@@ -103,9 +108,10 @@ TRIREME_CUDA_DECL void paged_append(Context& gpu, const cpu::PagedRows<T>& a,
 template <class T>
 TRIREME_CUDA_DECL void paged_gather(Context& gpu, const cpu::PagedRows<T>& a);
 
-// Computes the parts of paged_attention with tensor cores, before they are merged; T is bf16 or
-// f16. Returns false, with nothing done, for heads of more than 128 elements, or rows that are not
-// 16-byte aligned or not a multiple of 16 bytes.
+// Computes the parts of paged_attention with tensor cores, before they are merged, and `out` of
+// sequences with one part; T is bf16 or f16. Returns false, with nothing done, for heads of more
+// than 128 elements, or if rows of q or of a pool are not 16-byte aligned or not a multiple of 16
+// bytes.
 template <class T>
 bool mma_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
                          const cpu::PagedPools& pools);

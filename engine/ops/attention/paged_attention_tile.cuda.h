@@ -1,10 +1,10 @@
-// Parts shared by the kernels of paged attention. For CUDA sources only.
+// Parts shared by the GPU kernels of paged attention. For CUDA sources only.
 //
-// The grid is (parts of a sequence's keys by slots of tiles, key/value heads). The rows of a tile
-// are the queries of all heads that share the key/value head, row = query * group + head in the
-// group, so that keys and values are loaded once for all of them. Slots are those of
-// attention_tile.cuda.h, for rows instead of queries: their number is that of the batch's rows in
-// tiles plus that of its sequences, however the tokens are distributed over sequences.
+// The grid is (slots of tiles times parts of a sequence's keys, key/value heads). The rows of a
+// tile are the queries of all heads that share the key/value head, row = query * group + head in
+// the group, so that keys and values are loaded once for all of them. Slots are those of
+// attention_tile.cuda.h, for rows instead of queries. However the tokens are distributed over
+// sequences, their number is floor(rows of the batch / rows of a tile) + number of sequences.
 #pragma once
 
 #include "engine/ops/attention/attention_tile.cuda.h"
@@ -15,15 +15,18 @@ namespace trireme::cuda {
 struct PagedTile {
   AttentionTile t;     // of the sequence; row0 and rows count rows as above
   int64_t begin, end;  // keys that the tile's rows see in this part; begin: a multiple of kKeys
+  // part: of the sequence's `parts` parts; group: number of heads that share kv_head.
   int64_t sequence, part, parts, kv_head, group;
   const int32_t* blocks;  // the sequence's row of the block table
 
+  // Query of a tile row, counted in its sequence.
   __device__ int64_t query(int64_t row) const { return (t.row0 + row) / group; }
-  // Row of q and head of a tile row.
+  // Row of q, and head, of a tile row.
   __device__ int64_t token(int64_t row) const { return t.first_query + query(row); }
   __device__ int64_t head(int64_t row) const { return kv_head * group + (t.row0 + row) % group; }
 };
 
+// Number of slots for tiles of `rows` rows, at least 1: padding is cleared even without sequences.
 template <class T>
 int64_t paged_slots(const cpu::PagedAttention<T>& a, int64_t rows) {
   return a.sequences == 0 ? 1 : a.tokens * (a.heads / a.kv_heads) / rows + a.sequences;
@@ -41,7 +44,8 @@ __device__ void clear_paged_padding(const cpu::PagedAttention<T>& a) {
   }
 }
 
-// Tile of this thread block; rows == 0: no work. kRows: rows of a tile; kKeys: keys per iteration.
+// Tile of this thread block; t.rows == 0: no work. kRows: rows of a tile; kKeys: keys per
+// iteration, a divisor of kPartTile.
 template <int kRows, int kKeys, class T>
 __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
   constexpr int64_t kUnlimited = int64_t{1} << 40;

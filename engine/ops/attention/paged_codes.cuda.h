@@ -23,7 +23,7 @@ __device__ void with_codes(KvCodes codes, F&& f) {
 }
 
 // Value of the code in the lowest byte of `byte`, before scaling. Exact, including subnormal
-// numbers: the multiplication corrects for the different exponent biases.
+// numbers: for fp8 the multiplication corrects for the different exponent biases.
 template <KvCodes kCodes>
 __device__ float code_number(uint32_t byte) {
   if constexpr (kCodes == KvCodes::kInt8) {

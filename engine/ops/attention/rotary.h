@@ -29,10 +29,11 @@ inline void rotary_table(const Tensor& cos_sin, std::span<const double> frequenc
 
 enum class RotaryPairs : uint8_t { kHalves, kInterleaved };
 
-// Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine); positions
-// (T) int32 in [0, P): Error if one is not; on a GPU, whose memory the host does not read, it makes
-// its row NaN. inverse = true rotates back (with a factor in the table: multiplies by the
-// transposed matrix): the backward pass.
+// Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine); cos_sin is a
+// rotary_table() on x's device; positions (T) int32 in [0, P). A position outside is an Error on
+// the CPU; on a GPU, whose memory the host does not read, it makes its row NaN. inverse = true is
+// the backward pass: it rotates back, or, with a factor in the table, multiplies by the transposed
+// matrix.
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
             bool inverse, RotaryPairs pairs = RotaryPairs::kHalves);
 

@@ -25,9 +25,9 @@ struct SequenceTable {
 };
 TRIREME_CUDA_DECL void write_sequence_table(Context& gpu, const SequenceTable& table);
 
-// Rows *first .. `rows`, which belong to no sequence. clear_rows() sets their (heads, width)
-// elements to 0, and their entries in `lse` (heads, rows), unless null, to -inf. T: float, bf16 or
-// f16.
+// Rows *first .. `rows` of a tensor of `rows` rows, which belong to no sequence (`first` is a
+// device pointer). clear_rows() sets their (heads, width) elements to 0, and their entries in `lse`
+// (heads, rows), unless null, to -inf. T: float, bf16 or f16.
 template <class T>
 struct RowsWithoutSequence {
   T* data;

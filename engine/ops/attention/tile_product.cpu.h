@@ -1,4 +1,4 @@
-// C += A B for small blocks in cache: the inner loop of attention.
+// C = A B or C += A B for small blocks in cache: the inner loop of attention.
 //
 //   C (m, n) row stride ldc     B (k, n) row stride ldb     A (m, k) with any two strides
 // n is a multiple of the vector width; A is read one element at a time and broadcast, so it may be
@@ -24,7 +24,7 @@ struct TileProduct {
   T* c;
   int64_t ldc;
   const T* a;
-  int64_t a_row, a_column;  // strides of A along m and along k
+  int64_t a_row, a_column;  // strides of A along m and along k; all strides are in elements
   const T* b;
   int64_t ldb;
   int64_t m, n, k;

@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(kItemThreads) items_kernel(Work work, int64_t 
     work(i);
 }
 
+// Calls work(i) for i in [0, items) on the main stream, in any order.
 template <class Work>
 void for_each_item(Context& gpu, const char* op, int64_t items, const Work& work) {
   // Four times the thread blocks that are resident at once, so that the last ones finish together.
@@ -35,6 +36,7 @@ __device__ inline int64_t quotient(int64_t a, int64_t b) {
   return a / b;
 }
 
+// Pack number `item`, N elements, of the array at p, whose address must be aligned for packs.
 template <class T, int N>
 __device__ Pack<T, N> load_pack(const T* p, int64_t item) {
   return reinterpret_cast<const Pack<T, N>*>(p)[item];

@@ -12,7 +12,7 @@
 // Kernels take raw pointers and sizes. They include no header with ordinary inline functions
 // (tensor.h, <vector>, ...): the linker keeps one copy of such a function, which may contain
 // instructions that this machine lacks. Inline helpers are [[gnu::always_inline]] or are in
-// namespace trireme::cpu::TRIREME_ISA. tests/house checks the object files.
+// namespace trireme::cpu::TRIREME_ISA. tests/house/check_isa.py checks the object files.
 #pragma once
 
 #define TRIREME_CPU_KERNEL(name, ...) \

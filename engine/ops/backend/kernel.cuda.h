@@ -1,5 +1,5 @@
-// Functions shared by kernels: loads and stores of several elements at once, sums over a warp and a
-// thread block. For CUDA sources only.
+// Functions shared by GPU kernels: loads and stores of several elements at once, sums over a warp
+// and a thread block. For CUDA sources only.
 #pragma once
 
 #include "engine/core/float16.h"
@@ -18,8 +18,9 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
 template <class T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
-// Calls f.operator()<N>() with the number of elements that one thread may move at once: kPack if
-// rows of `columns` elements at all the pointers (null: not used) allow it, else 1.
+// Calls call.operator()<N>() with the number of elements that one thread may move at once: kPack<T>
+// if `columns` is a multiple of it and all pointers are 16-byte aligned (or null: not used), else
+// 1.
 template <class T, class Call, class... P>
 void with_pack(int64_t columns, Call&& call, const P*... pointers) {
   const bool aligned = ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
@@ -52,8 +53,8 @@ __device__ compute_t<T> to_compute(T x) {
   return static_cast<compute_t<T>>(x);
 }
 
-// Sum and maximum over each kLanes neighbouring lanes, in all of them, in butterfly order. All
-// lanes of the warp must call it.
+// Sum and maximum over each group of kLanes neighbouring lanes, returned to all of them. The sum is
+// in butterfly order. All lanes of the warp must call them.
 template <int kLanes = kWarp, class F>
 __device__ F warp_sum(F x) {
 #pragma unroll
@@ -73,7 +74,7 @@ __device__ F warp_max(F x) {
 
 // Sum over the thread block, in every thread; `shared` has room for 32 values and may be reused
 // after the next __syncthreads. All threads must call it. The order of the sum depends only on the
-// block's size.
+// block's size, a multiple of 32.
 template <class F>
 __device__ F block_sum(F x, F* shared) {
   const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -86,6 +87,7 @@ __device__ F block_sum(F x, F* shared) {
   return warp_sum(total);
 }
 
+// Maximum over the thread block, with the same requirements.
 template <class F>
 __device__ F block_max(F x, F* shared) {
   const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -1,4 +1,5 @@
-// Vectors and elementary functions for CPU kernels, one set per instruction set (isa.h).
+// Vectors and elementary functions for CPU kernels, one set per instruction set
+// (engine/ops/backend/isa.h).
 //
 //   Vec<float>, Vec<double>   GCC vector types as wide as a register: + - * / < ?: work per element
 //   load, store               from and to float, double, bf16, f16; *_partial for the last few
@@ -68,8 +69,8 @@ TRIREME_INLINE V splat(typename Traits<V>::Scalar x) {
   return x - V{};  // x - 0, not 0 + x: keeps the sign of zero
 }
 
-// a b + c, rounded once if the instruction set can (engine/ops/CMakeLists.txt disables contraction
-// by the compiler).
+// a b + c, rounded once if the instruction set can. (engine/ops/CMakeLists.txt disables contraction
+// by the compiler, except for GCC 12 and older.)
 template <class V>
 TRIREME_INLINE V multiply_add(V a, V b, V c) {
 #if defined(TRIREME_ISA_avx512)
@@ -135,7 +136,7 @@ TRIREME_INLINE Vec<compute_t<T>> load(const T* p) {
   }
 }
 
-// Rounds to nearest even like the constructors in dtype.h.
+// Rounds to nearest even like the constructors in engine/core/dtype.h.
 template <class T>
 TRIREME_INLINE void store(T* p, Vec<compute_t<T>> v) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -151,7 +152,8 @@ TRIREME_INLINE void store(T* p, Vec<compute_t<T>> v) {
   }
 }
 
-// The first n < lanes elements; the others are zero.
+// The first n elements, at most all lanes. The other lanes of the loaded vector are zero; the other
+// elements at p are neither read nor written.
 template <class T>
 TRIREME_INLINE Vec<compute_t<T>> load_partial(const T* p, int64_t n) {
   T part[kLanes<compute_t<T>>] = {};
@@ -178,7 +180,8 @@ TRIREME_INLINE V iota() {
 template <class V>
 using LaneNumbers = std::make_integer_sequence<int, kLanes<typename Traits<V>::Scalar>>;
 
-// Adds to each lane the lane at distance kStep (lane number xor kStep).
+// Adds to each lane the lane at distance kStep (lane number xor kStep), then likewise with kStep /
+// 2 and so on down to 1.
 template <int kStep, class V, int... kLane>
 TRIREME_INLINE V add_partners(V v, std::integer_sequence<int, kLane...> lanes) {
   v += __builtin_shufflevector(v, v, (kLane ^ kStep)...);
@@ -194,8 +197,8 @@ TRIREME_INLINE typename Traits<V>::Scalar sum(V v) {
   return add_partners<kLanes<typename Traits<V>::Scalar> / 2>(v, LaneNumbers<V>{})[0];
 }
 
-// Swaps the upper right and the lower left block of width kStep in every square of twice that
-// width.
+// a and b: rows r and r + kStep of a matrix. In both, exchanges the elements of the upper right and
+// the lower left block of width kStep in every square of twice that width.
 template <int kStep, class V, int... kLane>
 TRIREME_INLINE void exchange_blocks(V& a, V& b, std::integer_sequence<int, kLane...>) {
   constexpr int kN = sizeof...(kLane);  // lanes of b count from here
@@ -371,7 +374,7 @@ TRIREME_INLINE V fast_tanh(V x) {
   return numerator / denominator;
 }
 
-// x under a soft cap: cap tanh(x / cap).
+// x under a soft cap: cap tanh(x / cap), for cap > 0.
 template <class V>
 TRIREME_INLINE V capped(V x, typename Traits<V>::Scalar cap) {
   return cap * fast_tanh(x / cap);

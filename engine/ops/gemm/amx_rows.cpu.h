@@ -6,13 +6,14 @@
 //             zero<t>(); load<t>(from, stride); store<t>(to, stride)   stride in bytes
 //             dot<c, a, b>(): c[i][j] += sum over p < 32 of a[i][p] b[p / 2][2 j + p % 2]
 //
-// The weight's rows are the first operand, as stored; x is packed once into the second, two columns
-// next to each other. A product of a tile is 16 rows of w by 16 rows of x over 32 columns, so its
-// sums are y transposed. Two tiles of w by two of x use all eight registers; a panel, 32 rows of w,
-// is read from memory for the first block of x and from the second-level cache for the others.
+// The weight's rows are the first operand, as stored; x is packed once into the layout of the
+// second (pack_tile()), pairs of columns side by side. A product of a tile is 16 rows of w by 16
+// rows of x over 32 columns, so its sums are y transposed. Two tiles of w by two of x use all eight
+// registers; a panel, 32 rows of w, is read from memory for the first block of x and from the
+// second-level cache for the others.
 //
 // Each y[i][j] is one sum in a fixed order of columns, for any other rows and any number of
-// threads. Numbers below the smallest normal one count as zero.
+// threads. Subnormal numbers count as zero.
 #pragma once
 
 #include "engine/core/parallel_for.h"
@@ -21,14 +22,15 @@
 namespace trireme::cpu {
 namespace {  // each kernel compiles its own copy, for its instructions
 
+// A tile register: rows, bfloat16 columns, bytes of a row.
 inline constexpr int64_t kTileRows = 16, kTileColumns = 32, kTileBytes = 64;
 inline constexpr int64_t kPanelRows = 2 * kTileRows;  // of w; also the rows of a block of x
-inline constexpr int64_t kAheadColumns = 256;         // prefetched of each row of w
+inline constexpr int64_t kAheadColumns = 256;         // distance of the prefetch of w
 
 constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Packs tile (block, step) of x: 16 rows from 16 block on, 32 columns from 32 step on; elements
-// beyond x are zero.
+// Packs tile (block, step) of x: 16 rows from row 16 * block on, 32 columns from column 32 * step
+// on; elements beyond x are zero.
 void pack_tile(const Gemv<bf16>& a, int64_t block, int64_t step, bf16* to) {
   const int64_t rows = min_of(kTileRows, a.m - block * kTileRows);
   const int64_t columns = min_of(kTileColumns, a.k - step * kTileColumns);
@@ -39,8 +41,8 @@ void pack_tile(const Gemv<bf16>& a, int64_t block, int64_t step, bf16* to) {
   }
 }
 
-// Columns of `count` rows of w from `column`, the end of the last whole step, on; padded with
-// zeros.
+// The last, incomplete step of rows first .. first + count of w: their columns from `column` on,
+// padded with zeros.
 struct LastStep {
   bf16 rows[kPanelRows][kTileColumns] = {};
   LastStep(const Gemv<bf16>& a, int64_t first, int64_t count, int64_t column) {
@@ -50,7 +52,8 @@ struct LastStep {
   }
 };
 
-// Adds one step: kGroups tiles of w by kBlocks of x.
+// Adds one step: kGroups tiles of w by kBlocks of x. Strides in elements: from row to row of w, and
+// from a packed tile of x to that of the next 16 rows.
 template <class Tiles, int kGroups, int kBlocks>
 void add_step(Tiles& tiles, const bf16* w, int64_t w_stride, const bf16* x, int64_t x_stride) {
   const int64_t row_bytes = w_stride * static_cast<int64_t>(sizeof(bf16));
@@ -64,8 +67,8 @@ void add_step(Tiles& tiles, const bf16* w, int64_t w_stride, const bf16* x, int6
   if constexpr (kGroups == 2 && kBlocks == 2) tiles.template dot<3, 5, 7>();
 }
 
-// sums[i][j] = row i of 16 kBlocks rows of x, from packed tile row `block` on, by row j of 16
-// kGroups rows of w, from row `first` on. fetch: prefetch w.
+// sums[i][j] = row 16 * block + i of x by row first + j of w, for i < 16 * kBlocks and j < 16 *
+// kGroups. fetch: prefetch w.
 template <class Tiles, int kGroups, int kBlocks>
 void multiply_block(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t block, bool fetch,
                     float (&sums)[kPanelRows][kPanelRows]) {
@@ -148,8 +151,8 @@ void multiply_panel(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t co
   }
 }
 
-// As gemm_rows(), with a.n of at least 16; a.packed_x is scratch of packed_tiles(m, k) bfloat16
-// numbers.
+// As gemm_rows() of gemm_rows.cpu.h, for a.n of at least 16; a.packed_x is scratch of
+// packed_tiles(m, k) bfloat16 numbers.
 template <class Tiles>
 void multiply_by_tiles(const Gemv<bf16>& a, int threads) {
   const int64_t steps = packed_columns(a.k) / kTileColumns;

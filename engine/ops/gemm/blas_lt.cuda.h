@@ -10,8 +10,9 @@
 //
 // Products whose number of rows comes from the data (GemmArgs::varying_rows) are grouped by ranges
 // of row counts. A range has one algorithm, which the heuristic selects once for its largest row
-// count and which is never timed; each product only creates its own descriptors. The result does
-// not depend on which product of a range comes first.
+// count and which is never timed; each product only creates its own descriptors. (If the library
+// rejects the algorithm for a product, that product is prepared by its own shape, as above.) The
+// result does not depend on which product of a range comes first.
 #pragma once
 
 #include <cublasLt.h>
@@ -48,8 +49,8 @@ class BlasLt final : public LibraryHandle {
  public:
   explicit BlasLt(const DeviceInfo& info);
   ~BlasLt() override;
-  void multiply(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
-  int64_t plans_made() const;
+  void multiply(Context& gpu, const GemmProblem& problem, const GemmPointers& p);  // main stream
+  int64_t plans_made() const;  // so far, including those made again after they were dropped
   std::optional<GemmAlgorithms>& kept() const;  // keep_algorithms(); empty: none are kept
 
  private:

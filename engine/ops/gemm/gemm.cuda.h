@@ -8,8 +8,10 @@
 //   fp8 codes         float32 sums, from compute capability 8.9 on; A as stored, B transposed,
 //                     everything aligned to 16 bytes. With scales of groups, InputError if cuBLASLt
 //                     is older than 12.9
-// A product of 16-bit operands whose N or K exceeds 1024 and is not a multiple of 8 is split, into
-// up to four products. If K is split, two products are added in C, which is rounded once more.
+// A product of 16-bit operands by cuBLASLt is split along N and along K if that dimension exceeds
+// 1024 and is not a multiple of 8: into up to four products. K is not split if no operand is
+// contiguous along it (A transposed, B as stored). If K is split, two products are added in C,
+// which is rounded once more.
 #pragma once
 
 #include "engine/device/context.h"
@@ -25,7 +27,7 @@ TRIREME_CUDA_DECL void gemm(Context& gpu, const GemmProblem& problem, const Gemm
 TRIREME_CUDA_DECL void gemm_without_terms(Context& gpu, const GemmProblem& problem,
                                           const GemmPointers& p);
 
-// Number of cuBLASLt plans made so far: one per shape, not one per call.
+// Number of cuBLASLt plans made so far: one per shape, not one per call (BlasLt::plans_made()).
 TRIREME_CUDA_DECL int64_t blas_plans(const Context& gpu);
 
 }  // namespace trireme::cuda

@@ -5,13 +5,14 @@
 //
 //   gemm:  C = alpha * op(A) op(B) + beta * C [+ bias]
 //   op(A) is (M, K), op(B) is (K, N), C is (M, N), bias is (N) of C's dtype.
-// A, B and C are rank-2 views with unit stride in the last dimension (any row stride). A and B have
-// one dtype; C has the same dtype, or float32 for a 16-bit one. Accumulation is in float32 (float64
-// for float64). C must not overlap A or B. beta is 0 (C is overwritten, its old content is not
-// read) or 1. With K = 0 the product is zero. Scratch comes from the context, its size depends on
-// shapes only. Equal calls give equal bits (on a GPU unless Context::autotune); with AVX-512 for
-// any number of threads (without it the library splits long sums among threads). With
-// GemmEngine::batch_invariant and a weight (N, K) a row of C has the same bits for any other rows.
+// A, B and C are rank-2 views with unit stride in the last dimension; rows may have any stride that
+// does not make them overlap. A and B have one dtype; C has the same dtype, or float32 for a 16-bit
+// one. Accumulation is in float32 (float64 for float64). C must not overlap A or B. beta is 0 (C is
+// overwritten, its old content is not read) or 1. With K = 0 the product is zero. Scratch comes
+// from the context, its size depends on shapes only. Equal calls give equal bits, on a GPU unless
+// Context::autotune. With AVX-512 the bits are the same for any number of threads; without it the
+// library splits long sums among threads. With GemmEngine::batch_invariant and a weight (N, K) a
+// row of C has the same bits for any other rows.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -32,9 +33,9 @@ struct GemmArgs {
 void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const ConstTensor& b,
           Transpose tb, const GemmArgs& args = {});
 
-// Constant weight (N, K) in the library's preferred layout, for repeated products with few rows:
-// float32 for a type that the library does not multiply; a plain copy for float64 and on a GPU.
-// Owns its memory; the source may be freed.
+// Constant weight (N, K) in the library's preferred layout, for repeated products with few rows. A
+// type that the library does not multiply is widened to float32. For float64 and on a GPU it is a
+// plain copy. Owns its memory; the source may be freed.
 class PackedWeight {
  public:
   PackedWeight();
@@ -42,16 +43,17 @@ class PackedWeight {
   PackedWeight(PackedWeight&&) noexcept;
   PackedWeight& operator=(PackedWeight&&) noexcept;
   bool present() const { return impl_ != nullptr; }
-  int64_t rows() const;     // N
-  int64_t columns() const;  // K
+  int64_t rows() const;     // N; Error unless present()
+  int64_t columns() const;  // K; Error unless present()
 
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 PackedWeight pack_weight(Ctx& ctx, const ConstTensor& w);
 
-// The three products of a linear layer y = x w^T + bias, timed as gemm.
-//   x (T, K)   w (N, K)   bias (N)   y (T, N)
+// The three products of a linear layer y = x w^T + bias, timed as TimeCategory::kGemm.
+//   x (T, K)   w (N, K)   bias (N) or absent   y (T, N)
+// linear_forward_packed() is an Error with GemmEngine::batch_invariant, except for plain copies.
 void linear_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& w,
                     const ConstTensor& bias);
 void linear_forward_packed(Ctx& ctx, const Tensor& y, const ConstTensor& x, const PackedWeight& w,

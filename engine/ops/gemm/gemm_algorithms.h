@@ -12,7 +12,8 @@
 namespace trireme {
 
 struct GemmAlgorithms {
-  // Shape, strides, types and alignments, as packed by engine/ops/gemm/blas_lt.cuda.cpp.
+  // Shape, strides, types and alignments, as packed by key_of() of
+  // engine/ops/gemm/blas_lt.cuda.cpp.
   using Product = std::array<int64_t, 8>;
   struct Choice {
     std::array<uint64_t, 8> algorithm = {};  // the library's own record
@@ -39,7 +40,8 @@ struct Context;  // engine/device/context.h
 // Returns empty GemmAlgorithms with the names of this device and library.
 TRIREME_CUDA_DECL GemmAlgorithms algorithms_of(const Context& gpu);
 // Makes later products use the kept algorithms; algorithms of other products are added to them.
-// `algorithms` must be of this device and library (not checked). Not for GemmArgs::varying_rows.
+// Products that have been computed before keep their plans. `algorithms` must be of this device and
+// library (not checked). Not for GemmArgs::varying_rows.
 TRIREME_CUDA_DECL void keep_algorithms(Context& gpu, GemmAlgorithms algorithms);
 // Algorithms kept so far; null: none are kept.
 TRIREME_CUDA_DECL const GemmAlgorithms* kept_algorithms(const Context& gpu);

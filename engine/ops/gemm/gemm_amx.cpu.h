@@ -5,8 +5,8 @@
 
 namespace trireme::cpu::avx512 {
 
-// As gemm_rows(), with a.n of at least 16; a.packed_x is scratch of packed_tiles() bfloat16
-// numbers. Only if may_use_amx_bf16().
+// As gemm_rows(), for a.n of at least 16; a.packed_x is scratch of packed_tiles() bfloat16 numbers.
+// Only if may_use_amx_bf16() (engine/core/amx.h).
 void gemm_amx(const Gemv<bf16>& a, int threads);
 
 }  // namespace trireme::cpu::avx512

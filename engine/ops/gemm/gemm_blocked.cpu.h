@@ -1,4 +1,4 @@
-// C = alpha A B [+ C] [+ bias] for element types the library does not multiply, in cache blocks
+// C = alpha A B [+ C] [+ bias] for float64, which the library does not multiply, in cache blocks
 // (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
 //
 // A and B are read through a row and a column stride, so transposes need no copy. Every element of
@@ -14,6 +14,7 @@ namespace trireme::cpu {
 // One block of A stays in a core's L2, one of B in the shared cache.
 inline constexpr int64_t kBlockM = 96, kBlockN = 960, kBlockK = 256;
 
+// T is double. Strides are in elements.
 template <class T>
 struct BlockedGemm {
   int64_t m = 0, n = 0, k = 0;

@@ -11,9 +11,9 @@ namespace trireme {
 
 class GemmEngine;
 
-// kStreamed: one row that stays in cache (gemv.cpu.h). kFewRows: register tiles (gemm_rows.cpu.h or
-// gemm_dot.cpu.h). kAmx: AMX tiles (gemm_amx.cpu.h). kLibrary: oneDNN. kWidened: float32 copies of
-// 16-bit operands (gemm_widened.h), then the choice for float32.
+// kStreamed: one row of A that stays in cache (gemv.cpu.h). kFewRows: register tiles
+// (gemm_rows.cpu.h or gemm_dot.cpu.h). kAmx: AMX tiles (gemm_amx.cpu.h). kLibrary: oneDNN.
+// kWidened: float32 copies of 16-bit operands (gemm_widened.h), then the choice for float32.
 enum class GemmPath { kStreamed, kFewRows, kAmx, kLibrary, kWidened };
 
 // Properties of the processor that select a product's path.
@@ -23,8 +23,8 @@ struct GemmProcessor {
   // products. If a dot product takes as long as four multiply-adds (Sapphire Rapids), products of
   // float32 copies are twice as fast.
   bool has_library_bf16 = false;
-  bool has_fast_bf16_dots = false;  // cpu.h
-  bool has_amx_bf16 = false;        // amx.h
+  bool has_fast_bf16_dots = false;  // engine/core/cpu.h
+  bool has_amx_bf16 = false;        // engine/core/amx.h
 };
 
 // This machine's properties, with the active set.

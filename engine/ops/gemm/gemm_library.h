@@ -17,7 +17,8 @@ bool library_has_amx(const GemmEngine& engine);
 // nothing else.
 void library_gemm(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p);
 
-// The same for a weight (N, K) in the library's layout; problem.in is packed_dtype(w).
+// The same for a float32 or bfloat16 weight (N, K) in the library's layout. problem.in is
+// packed_dtype(w), and p.b is not used.
 PackedWeight library_pack(Ctx& ctx, const ConstTensor& w);
 DType packed_dtype(const PackedWeight& w);
 void library_gemm_packed(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p,

@@ -15,8 +15,8 @@
 
 namespace trireme::cpu {
 
-// As gemv, with any a.m; a.packed_x is scratch of m * packed_columns(k), contiguous. T is float,
-// bf16 or f16.
+// As gemv() of gemv.cpu.h, for any a.m; a.packed_x is scratch of m * packed_columns(k) float32
+// numbers. T is float, bf16 or f16.
 TRIREME_CPU_KERNEL(gemm_rows, (const Gemv<T>& a, int threads))
 
 }  // namespace trireme::cpu

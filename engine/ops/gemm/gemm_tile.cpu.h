@@ -4,12 +4,12 @@
 //   Products  Weight, Row: types of w and of packed x; Operand: a register of either
 //             kParts: operations per step; weight<part>(w), row<part>(x): their operands
 //             add(w, x, sum): sum + products, lane by lane
-//             pack(to, step): a step of x, packed
+//             pack(to, step): packs one step of x
 //
 // A tile is some rows of x by some rows of the weight (a group). Its sums and their operands fit
-// into the registers, and there are enough sums to hide the latency of an operation. Tiles of a
-// block of x and of neighbouring groups (a panel) take turns over the columns, a piece at a time:
-// the block's piece stays in the first-level cache, the weight is read from memory once.
+// into the registers, and there are enough sums to hide the latency of an operation. All tiles of a
+// block of x and of neighbouring groups (a panel) add up one piece of the columns before the next
+// piece: the block's piece stays in the first-level cache, and the weight is read from memory once.
 #pragma once
 
 #include "engine/core/parallel_for.h"
@@ -21,8 +21,9 @@ namespace {  // each kernel compiles its own copy, for its instructions
 
 using Floats = Vec<float>;
 
-// Tiles of a block of at most kRows rows of x and of a panel of the weight's rows. Rows left over
-// by tiles of kTile rows become tiles of one row.
+// Tiles of a block of at most kRows rows of x and of a panel of kPanel rows of the weight. A tile
+// is kTile rows of x by kGroup rows of the weight; a panel has kGroups groups. Rows left over by
+// whole tiles become tiles of one row.
 template <int kBlockRows, int kTileRows, int kGroupRows, int kGroupCount>
 struct TileShape {
   static constexpr int kRows = kBlockRows, kTile = kTileRows, kGroup = kGroupRows;
@@ -30,9 +31,12 @@ struct TileShape {
 };
 
 // Calls f.operator()<TileShape<...>>() for a block of `rows` rows. Measured with the block's piece
-// in the first-level cache: with AVX-512 (32 registers) 8 x 3 reaches 74 % of the peak for
-// bfloat16, which is widened, and 84 % for float32. With AVX2 (16 registers) 2 x 5 reaches the
-// peak, 3 x 4 spills, which matters if the weight is in that cache too, 4 x 2 waits for its sums.
+// in the first-level cache (rows of x by rows of the weight): with AVX-512 (32 registers) 8 x 3
+// reaches 74 % of the peak for bfloat16, which is widened, and 84 % for float32. With AVX2 (16
+// registers) 2 x 5 reaches the peak, 3 x 4 spills, which matters if the weight is in that cache
+// too, 4 x 2 waits for its sums.
+//
+// kBlockRows: maximum number of rows of a block; kPieceColumns: columns of a piece.
 #if defined(TRIREME_ISA_avx512)
 inline constexpr int64_t kBlockRows = 8, kPieceColumns = 512;
 template <class F>
@@ -59,7 +63,7 @@ TRIREME_INLINE void with_shape(int64_t rows, F&& f) {
   }
 }
 #endif
-inline constexpr int kMaxPanel = 32;
+inline constexpr int kMaxPanel = 32;  // at least kPanel of every shape
 
 // Few rows of x are not split into pieces: they are loaded once per group, possibly from the
 // second-level cache, and the hardware prefetcher sees long streams of the weight.
@@ -126,7 +130,7 @@ TRIREME_INLINE void add_part(Floats (&sums)[M][N], const typename Products::Weig
 }
 
 // sums[i][r] += products of row i of x and row r of w, in whole steps; x_step: distance between
-// steps of x. ahead: data to prefetch, of the same shape as w; or nullptr.
+// steps of packed x, in elements. ahead: data to prefetch, of the same shape as w; or nullptr.
 template <class Products, int M, int N>
 void add_tile(Floats* sums, const typename Products::Weight* w, int64_t w_stride,
               const typename Products::Row* x, int64_t x_step, int64_t columns,
@@ -188,9 +192,9 @@ TRIREME_INLINE V sum_each(V (&rows)[kLanes<typename Traits<V>::Scalar>]) {
     return rows[0];
 }
 
-// Writes `count` outputs of a row from `column` on. Not inlined: if each kind of tile had its own
-// copy of this arithmetic, the compiler might fuse a product and a sum in one of them and not in
-// another.
+// Writes `count` outputs of a row from `column` on, each the sum of the lanes of one of `sums`. Not
+// inlined: if each kind of tile had its own copy of this arithmetic, the compiler might fuse a
+// product and a sum in one of them and not in another.
 template <class Out>
 [[gnu::noinline]] void finish(const auto& a, int64_t row, int64_t column, int64_t count,
                               Floats (&sums)[kMaxPanel]) {
@@ -206,7 +210,8 @@ template <class Out>
   }
 }
 
-// A block: rows `row` .. `row` + rows of x; a panel: j .. j + n of the weight.
+// A block of x by a panel of the weight: rows row .. row + rows of x by rows j .. j + n of the
+// weight.
 template <class Products, class Shape, class Out>
 void panel(const auto& a, int64_t row, int64_t rows, int64_t j, int64_t n) {
   using Weight = typename Products::Weight;

@@ -21,7 +21,8 @@ int64_t row_stride(const ConstTensor& t);
 Activation widened(Ctx& ctx, const char* name, const ConstTensor& t);
 
 // Calls product(C, bias) with float32 C and bias, then narrows C into c: for an output type that a
-// product cannot write. If c is float32, passes c itself.
+// product cannot write. With g.accumulate, C initially has the values of c. If c is float32, passes
+// c and bias themselves.
 void through_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& bias,
                      const std::function<void(const Tensor& c, const ConstTensor& bias)>& product);
 
@@ -30,7 +31,7 @@ using Float32Product =
     std::function<void(const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                        const ConstTensor& b, const ConstTensor& bias)>;
 
-// Product of bfloat16 or float16 operands, op(A) and op(B) as in `g`.
+// Product of bfloat16 or float16 operands, op(A) and op(B) as in `g`, by calls of `product`.
 void gemm_in_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                      const ConstTensor& b, const ConstTensor& bias, const Float32Product& product);
 

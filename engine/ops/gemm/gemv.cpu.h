@@ -1,14 +1,13 @@
 // y = x w^T for one row of x that stays in the first-level cache, and a weight as stored.
 //
-// Such a product only reads the weight, so only the streaming rate matters: each thread reads its
-// share of the weight's rows sequentially, since the prefetcher follows a single stream best, and x
-// stays as stored, to take no more of the cache than necessary. (If x does not fit that cache,
-// rereading it takes longer than reading the weight: gemm_rows.cpu.h loads it once for several rows
-// of the weight.)
+// The time of such a product is that of reading the weight. Each thread reads its share of the
+// weight's rows sequentially, since the prefetcher follows a single stream best. x stays as stored,
+// which occupies the least of the cache. (If x does not fit that cache, rereading it takes longer
+// than reading the weight: gemm_rows.cpu.h loads it once for several rows of the weight.)
 //
-// Steps (steps.cpu.h) i, i + 4, i + 8, ... have two sums, one for each half; steps after the last
-// whole group of 4 are added to the first two sums. The eight sums are added in pairs, and the
-// lanes as a tree: y does not depend on the number of threads.
+// For i < 4, steps (engine/ops/backend/steps.cpu.h) i, i + 4, i + 8, ... have two sums, one for
+// each half; steps after the last whole group of 4 are added to the first two sums. The eight sums
+// are added in pairs, and the lanes as a tree: y does not depend on the number of threads.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -19,7 +18,8 @@ namespace trireme::cpu {
 // Maximum size of x that stays in cache, in bytes.
 inline constexpr int64_t kGemvBytes = 16 << 10;
 
-// T is float, bf16 or, for gemm_rows.cpu.h, f16.
+// y = alpha x w^T [+ bias] [+ y, with accumulate]. T is float, bf16 or, for gemm_rows.cpu.h, f16.
+// Strides are in elements.
 template <class T>
 struct Gemv {
   int64_t m = 0, n = 0, k = 0;

@@ -1,4 +1,5 @@
-// Loops of measure_peak(), which only multiply and add in registers, or only read or update memory.
+// Loops of measure_peak() (engine/ops/gemm/peak.h), which only multiply and add in registers, or
+// only read or update memory.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -7,13 +8,13 @@
 namespace trireme::cpu {
 
 struct PeakLoop {
-  int64_t rounds = 0;
+  int64_t rounds = 0;     // of each thread
   double operations = 0;  // written: floating point operations of all threads
-  float sink = 0;         // written: depends on every result, so that none is optimized away
+  float sink = 0;         // written: depends on the results, so that none is optimized away
 };
 
-// T is float, or bf16 for the processor's bfloat16 dot product; the latter only if
-// cpu_has_avx512_bf16(); below AVX-512 it is the float loop.
+// T is float, or bf16 for the processor's bfloat16 dot product. bf16 only if cpu_has_avx512_bf16();
+// for instruction sets below AVX-512 it runs the float loop.
 TRIREME_CPU_KERNEL(multiply_add_loop, (PeakLoop & loop, int threads))
 
 // Adds every element of data (n) to sink. streams: 1, 4 or 8 positions that a thread reads in turn.

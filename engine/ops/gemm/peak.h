@@ -9,7 +9,9 @@ namespace trireme {
 
 struct MachinePeak {
   int threads = 0;
-  double float32_gflops = 0;  // fused multiply-adds on registers, 2 operations each
+  // Multiply-adds on registers by all threads, 2 operations each. They are fused only if the
+  // compiler contracts them (engine/ops/CMakeLists.txt).
+  double float32_gflops = 0;
   // Products of bfloat16 with float32 sums, by the fastest of AMX tiles, AVX-512 dot products and
   // float32 multiply-adds of widened numbers.
   double bfloat16_gflops = 0;

@@ -1,4 +1,4 @@
-// Softmax cross-entropy of one chunk of tokens, with its gradient written over the logits.
+// Softmax cross-entropy of one chunk of tokens, with its gradient, which may overwrite the logits.
 //
 //   logits      (N, V)  float32 or float64; rows may have any stride; columns >= valid_vocab are
 //                       padding: excluded from the softmax, gradient 0
@@ -15,8 +15,9 @@
 // token, in order, so it does not depend on how tokens are chunked; on a GPU the losses of a chunk
 // are added first, in an order that depends on their number alone. A target outside [0,
 // valid_vocab) that is not kIgnoredTarget throws Error naming its position, before anything is
-// written; on a GPU, whose memory the host does not read, it makes the loss non-finite. So does a
-// NaN or an infinite logit (a logit of -infinity is a probability of 0).
+// written; on a GPU, whose memory the host does not read, it makes the loss non-finite. On both
+// devices a NaN or a logit of +infinity makes the loss non-finite; a logit of -infinity is a
+// probability of 0.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -38,13 +39,16 @@ void softmax_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token
 // Every rank computes the whole loss, and the gradient of its own logits. There is no padding: all
 // V columns are valid.
 struct VocabularyPart {
-  int64_t first = 0;
-  int64_t total = 0;
+  int64_t first = 0;  // column of the vocabulary that is column 0 of the rank's logits
+  int64_t total = 0;  // size of the vocabulary
 };
 void softmax_statistics(Ctx& ctx, const Tensor& statistics, const ConstTensor& logits,
                         const ConstTensor& targets, const VocabularyPart& part);
-// Merges parts (P, N, 3) into merged (N, 3), in order of the parts; `merged` may alias the first.
+// Merges parts (P, N, 3) into merged (N, 3), in order of the parts; `merged` may alias the first
+// part.
 void merge_softmax_statistics(Ctx& ctx, const Tensor& merged, const ConstTensor& parts);
+// Computes loss_sum, token_loss and d_logits as softmax_cross_entropy() does, from the merged
+// statistics. On the CPU the targets must have been checked by softmax_statistics().
 void partial_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token_loss,
                            const Tensor& d_logits, const ConstTensor& logits,
                            const ConstTensor& targets, const ConstTensor& scale,

@@ -10,15 +10,15 @@ namespace trireme::cpu {
 // T: type of the logits, float or double.
 template <class T>
 struct CrossEntropy {
-  double* row_loss;  // (rows)
-  T* token_loss;     // (rows) or null
-  void* d_logits;    // null when absent; may be the logits
-  DType d_dtype;
-  const T* logits;
-  const int32_t* targets;
-  int64_t rows, columns, valid_columns;
-  int64_t logits_stride, d_stride;
-  const double* scale;  // (1)
+  double* row_loss;                      // (rows)
+  T* token_loss;                         // (rows) or null
+  void* d_logits;                        // (rows, columns) or null; may be the logits
+  DType d_dtype;                         // of d_logits
+  const T* logits;                       // (rows, columns)
+  const int32_t* targets;                // (rows)
+  int64_t rows, columns, valid_columns;  // columns from valid_columns on are padding
+  int64_t logits_stride, d_stride;       // row strides in elements
+  const double* scale;                   // (1)
   int32_t ignored_target;
   // For part of the vocabulary: the (rows, 3) statistics of the whole rows, and the global number
   // of the first column. Null and 0 if the logits are the whole rows.
@@ -28,10 +28,10 @@ struct CrossEntropy {
 
 template <class T>
 struct SoftmaxStatistics {
-  double* statistics;  // (rows, 3): largest logit, sum of exp(logit - largest), target's logit
-  const T* logits;
-  const int32_t* targets;
-  int64_t rows, columns, logits_stride, first_column;
+  double* statistics;      // (rows, 3): largest logit, sum of exp(logit - largest), target's logit
+  const T* logits;         // (rows, columns), row stride `logits_stride` in elements
+  const int32_t* targets;  // (rows)
+  int64_t rows, columns, logits_stride, first_column;  // first_column: as in CrossEntropy
   int32_t ignored_target;
 };
 

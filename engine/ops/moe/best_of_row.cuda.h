@@ -5,8 +5,8 @@
 
 namespace trireme::cuda {
 
-// Position in the order (value descending, index ascending). Index -1: before the first as a lower
-// bound, none as a result.
+// Position of an element in the order (value descending, index ascending). Index -1 is no element:
+// as an argument it is before all elements, as a result it means that there is none.
 template <class T>
 struct Position {
   T value = 0;
@@ -19,7 +19,7 @@ struct Position {
   }
 };
 
-// Returns the first of the lanes' positions, in every lane.
+// Returns the first of the lanes' positions, in every lane; index -1 if no lane has an element.
 template <class T>
 __device__ Position<T> warp_first(Position<T> x) {
 #pragma unroll
@@ -32,8 +32,8 @@ __device__ Position<T> warp_first(Position<T> x) {
   return x;
 }
 
-// Returns the first position after `before` in a row of n values, in every lane; a NaN has no
-// position. Writes of the row must be visible to all lanes.
+// Returns the first position after `before` in a row of n values, in every lane; index -1 if there
+// is none. A NaN has no position. Writes of the row must be visible to all lanes.
 template <class T>
 __device__ Position<T> next_position(const T* values, int64_t n, const Position<T>& before) {
   Position<T> best;

@@ -2,12 +2,13 @@
 // by expert, and combines such rows into tokens.
 //
 // A pair is one choice j of token t, numbered t k + j. Pairs are sorted by (expert, number): the
-// order depends on the choices alone.
+// order depends on the choices alone. A pair's place is its index in this order, without the pairs
+// that are not dispatched.
 //
 //   experts  (T, k)  int32; -1: the pair is not dispatched (padding, or dropped)
 //   pairs    (T k)   int32: pairs[q] is the pair in place q; defined for q < n, n = sum of counts
-//   places   (T, k)  int32: place of each pair, or -1
-//   counts   (E)     int64: pairs of each expert
+//   places   (T, k)  int32: place of each pair; -1 if it is not dispatched
+//   counts   (E)     int64: number of pairs of each expert
 // An expert outside [-1, E) throws Error; on a GPU, whose memory the host does not read, such a
 // pair is not dispatched.
 #pragma once
@@ -16,6 +17,7 @@
 
 namespace trireme {
 
+// Computes pairs, places and counts from experts.
 void order_by_expert(Ctx& ctx, const Tensor& pairs, const Tensor& places, const Tensor& counts,
                      const ConstTensor& experts);
 
@@ -24,12 +26,12 @@ void order_by_expert(Ctx& ctx, const Tensor& pairs, const Tensor& places, const 
 int64_t expert_capacity(double factor, int64_t tokens, int64_t k, int64_t experts);
 
 // Drops pairs over capacity in the order of tokens in the logical micro-batch, regardless of which
-// rank has them: experts[t, j] becomes -1 if at least `capacity` pairs before it, in the order (row
-// of the token, j), chose that expert.
+// rank has them: experts[t, j] becomes -1 if at least `capacity` pairs before it, in the order
+// (global token index, j), chose that expert.
 //   all_experts (N, k)  int32: choices of every token of the micro-batch, in any order, with this
 //                       rank's T tokens at [first, first + T)
 //   all_rows    (N)     int64: global token index of each
-//   experts     (T, k)  int32, in and out: choices of this rank's tokens
+//   experts     (T, k)  int32: choices of this rank's tokens, as in all_experts; updated in place
 //   dropped     (1)     int64: number of this rank's pairs dropped
 void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
                         const ConstTensor& all_experts, const ConstTensor& all_rows, int64_t first,

@@ -1,4 +1,5 @@
-// Kernels of engine/ops/moe/expert_rows.h. Pairs and places come from order_by_expert().
+// Kernels of engine/ops/moe/expert_rows.h; shapes as there. Pairs and places are those of
+// order_by_expert(): the kernels do not check their range.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -12,7 +13,7 @@ struct GatherRows {
   T* out;
   const T* x;
   const int32_t* pairs;
-  int64_t rows, columns, k;
+  int64_t rows, columns, k;  // rows: n, of out; columns: C
 };
 
 template <class T>
@@ -21,7 +22,7 @@ struct CombineRows {
   const T* rows;
   const int32_t* places;
   const compute_t<T>* weights;  // or null: all 1
-  int64_t tokens, columns, k;
+  int64_t tokens, columns, k;   // tokens: T, rows of y
 };
 
 template <class T>

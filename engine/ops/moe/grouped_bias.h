@@ -1,9 +1,10 @@
 // Grouped biases of experts: rows sorted by expert, each range of rows with its own bias.
 //
-//   y, dy (R, N): rows [offsets[e], offsets[e + 1]) belong to expert e, and offsets.back() <= R.
-//   Other rows are neither read nor written. A range may be empty.
-// Each range is one call of add_bias() or bias_backward() (engine/ops/rows/activation.h). Offsets
-// are ignored in a planning run, which does not know them.
+//   y, dy (R, N): rows [offsets[e], offsets[e + 1]) belong to expert e.
+//   offsets (E + 1): ascending, from 0 to at most R. A range may be empty.
+//   Other rows are neither read nor written.
+// Each range is a separate call of add_bias() or bias_backward() (engine/ops/rows/activation.h).
+// Offsets are ignored in a planning run, which does not know them.
 #pragma once
 
 #include <span>

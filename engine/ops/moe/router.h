@@ -8,16 +8,18 @@
 //                where their sigmoids round to 1 (Llama 4).
 //   groups       experts in `groups` equal ranges, of which the `kept_groups` best are eligible
 //                (DeepSeek): a group is rated by its largest c (kSoftmax) or by the sum of its two
-//                largest (kSigmoid); ties: the lower index first
-//   weight w_j   scale * s_{e_j}, divided by sum_j s_{e_j} + 1e-20 if `normalize`
+//                largest (kSigmoid; of one expert: its c); ties: the lower index first
+//   weight w_j   scale * s_{e_j}; if `normalize`, divided by (sum_j s_{e_j} + 1e-20)
 //
 //   logits, scores, d_logits   (T, E)  float32 or float64
 //   weights, d_weights         (T, k)  that dtype, in the order of the choice
 //   bias                       (E)     that dtype; optional
 //   experts                    (T, k)  int32
-//   valid                      (T)     uint8; optional. 0: padding, with expert -1 and weight 0
-// A NaN choice c_e ranks last, so that a row with NaNs still has k distinct experts and a broken
-// step does not crash. With kSoftmax a NaN logit makes all scores and weights of its row NaN.
+//   valid                      (T)     uint8; optional. 0: padding, with expert -1 and weight 0;
+//                                      its scores are computed like the others
+// A NaN c_e counts as the lowest finite number, so that a row with NaNs still has k distinct
+// experts and a broken step does not crash. With kSoftmax a NaN logit makes all scores and weights
+// of its row NaN.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -30,8 +32,8 @@ struct RouterArgs {
   RouterScore score = RouterScore::kSoftmax;
   bool normalize = true;
   double scale = 1.0;
-  int64_t groups = 1;  // at most 64
-  int64_t kept_groups = 1;
+  int64_t groups = 1;       // at most 64, divides E
+  int64_t kept_groups = 1;  // in [1, groups]; k experts at least are in so many groups
   bool choose_by_logits = false;
 };
 
@@ -40,7 +42,7 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
                     const RouterArgs& args);
 
 // Gradients of the auxiliary losses (router_loss.h), each with respect to the value in its comment.
-// float64, each optional.
+// Each is optional, and float64 unless noted.
 struct RouterLossGradients {
   ConstTensor probability;  // (S, E): q_e, the scores divided by their sum
   ConstTensor segments;     // (T) int32 in [0, S): the token's row of `probability`; absent: row 0

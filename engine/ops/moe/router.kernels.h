@@ -1,4 +1,5 @@
-// Kernels of engine/ops/moe/router.h. T: float or double.
+// Kernels of engine/ops/moe/router.h; shapes as there, with rows = T and count = E. T: float or
+// double.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -30,12 +31,12 @@ struct RouterBackward {
   T* d_logits;
   const T *d_weights, *scores, *logits;
   const int32_t* experts;
-  const double* probability;  // (segments, count), or null
-  const int32_t* segments;    // or null: all in segment 0
+  const double* probability;  // RouterLossGradients: (S, count), or null
+  const int32_t* segments;    // (rows), or null: all in segment 0
   const double* importance;   // (count), or null
   int64_t rows, count, k;
   T scale;
-  const double* z;  // (1), or null
+  const double* z;  // of RouterLossGradients: (1), or null
   bool sigmoid, normalize;
 };
 

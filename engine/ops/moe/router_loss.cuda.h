@@ -1,4 +1,5 @@
-// Kernels of engine/ops/moe/router_loss.h on a GPU.
+// Kernels of engine/ops/moe/router_loss.h on a GPU. Members named as
+// there have the same shape; rows = T, count = E.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +13,10 @@ struct RouterStatistics {
   double *counts, *probabilities, *tokens, *importance, *load, *z, *loss_tokens;
   const int32_t *experts, *segments, *targets;  // segments, targets: or null
   int64_t rows, count, k, segment_count;
-  int32_t ignored_target;
-  double* values;   // (2, rows) scratch: 1 / sum of the scores, logsumexp(l)^2
-  double* partial;  // (blocks + 1, segment_count, 3 count + 3) scratch; last block: sums
-  int64_t blocks;   // blocks of rows
+  int32_t ignored_target;  // kIgnoredTarget
+  double* values;          // (2, rows) scratch: 1 / sum of the scores, logsumexp(l)^2
+  double* partial;         // (blocks + 1, segment_count, 3 count + 3) scratch; last block: sums
+  int64_t blocks;          // blocks of rows
 };
 // Number of blocks of rows: depends on the sizes only. The kernel has one thread block for each
 // (segment, block), about a thousand at most unless there are more segments.
@@ -29,12 +30,12 @@ TRIREME_CUDA_DECL void router_statistics(Context& gpu, const RouterStatistics& a
                                          const T* logits, const T* weights);
 
 struct RouterLosses {
-  double* values;  // (4)
-  double *d_probability, *d_importance, *d_load, *d_z;
+  double* values;                                       // (4)
+  double *d_probability, *d_importance, *d_load, *d_z;  // RouterSumGradients
   const double *counts, *probabilities, *tokens, *importance, *load, *z, *loss_tokens;
   const double *scale, *shares;  // shares: or null
   int64_t segments, count, k;
-  double balance_factor, z_factor, importance_factor, load_factor;
+  double balance_factor, z_factor, importance_factor, load_factor;  // alpha, beta, gamma, delta
 };
 TRIREME_CUDA_DECL void router_losses(Context& gpu, const RouterLosses& a);
 

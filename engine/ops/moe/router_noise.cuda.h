@@ -1,4 +1,4 @@
-// Kernels of engine/ops/moe/router_noise.h on a GPU.
+// Kernels of engine/ops/moe/router_noise.h on a GPU; shapes as there, with tokens = T, count = E.
 #pragma once
 
 #include "engine/core/random.h"

@@ -20,14 +20,14 @@ namespace trireme {
 void noisy_logits(Ctx& ctx, const Tensor& noisy, const Tensor& noise, const ConstTensor& logits,
                   const ConstTensor& raw, const ConstTensor& rows, const RandomKey& key);
 
-// load += the sums of P over these tokens, in order; on a GPU in an order that depends on the sizes
-// and the number of multiprocessors.
+// load += the sums of P over the valid tokens, in order; on a GPU in an order that depends on the
+// sizes and the number of multiprocessors.
 void noisy_load(Ctx& ctx, const Tensor& load, const ConstTensor& noisy, const ConstTensor& logits,
                 const ConstTensor& raw, const ConstTensor& valid, int64_t k);
 
-// In place, d_logits: the gradient with respect to H becomes that with respect to l, including the
-// gradient through load. d_raw is overwritten. d_load (E) float64: the gradient with respect to
-// load.
+// Converts d_logits (T, E) in place, from the gradient with respect to H to that with respect to l,
+// including the gradient through load. d_raw (T, E), with respect to r, is overwritten. d_load (E)
+// float64 is the gradient with respect to load.
 void noisy_backward(Ctx& ctx, const Tensor& d_logits, const Tensor& d_raw, const ConstTensor& noise,
                     const ConstTensor& noisy, const ConstTensor& logits, const ConstTensor& raw,
                     const ConstTensor& d_load, const ConstTensor& valid, int64_t k);

@@ -10,13 +10,13 @@
 //
 //   x, y, dy, dx  (T, C)  one float dtype, unit stride in C, any stride in T (slices of packed QKV)
 //   w             (C)     that dtype
-//   s, rstd, d    (T)     float32 (float64 for float64)
+//   s, rstd, d    (T)     float32 (float64 for float64); s is `sums`, d is `dots` below
 //   dw            (C)     float32 (float64 for float64)
 //   N             (width) columns of a row on all ranks together
 //
 // y may alias x if no backward follows; dx may alias dy. dw is added to if `accumulate`, else
-// overwritten; it is summed over fixed blocks of rows, so it does not depend on the number of
-// threads.
+// overwritten; it is summed over fixed blocks of rows (engine/ops/rows/row_blocks.h), so it does
+// not depend on the number of threads.
 #pragma once
 
 #include "engine/ops/context.h"

@@ -1,4 +1,4 @@
-// Kernels of engine/ops/norm/divided_norm.h.
+// Kernels of engine/ops/norm/divided_norm.h; shapes as there, with rows = T and columns = C.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -11,7 +11,7 @@ namespace trireme::cpu {
 template <class T>
 struct StridedRows {
   T* data;
-  int64_t stride;
+  int64_t stride;  // elements between rows
 };
 
 template <class T>
@@ -30,14 +30,14 @@ struct DividedNormForward {
   const F* sums;
   const T* w;
   int64_t rows, columns;
-  F width, eps;
+  F width, eps;  // width: columns on all ranks together
 };
 
 template <class T>
 struct DividedNormWeights {
   using F = compute_t<T>;
   F* dots;
-  F *dw, *partial;  // partial: (blocks, columns)
+  F *dw, *partial;  // partial: (blocks, columns) scratch
   StridedRows<const T> dy, x;
   const F* rstd;
   const T* w;
@@ -53,7 +53,7 @@ struct DividedNormBackward {
   const F *rstd, *dots;
   const T* w;
   int64_t rows, columns;
-  F width;
+  F width;  // as in DividedNormForward
 };
 
 TRIREME_CPU_KERNEL(square_sums, (const SquareSums<T>& a, int threads))

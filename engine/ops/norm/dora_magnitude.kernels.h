@@ -1,4 +1,4 @@
-// Kernels of engine/ops/norm/dora_magnitude.h.
+// Kernels of engine/ops/norm/dora_magnitude.h; shapes as there.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -12,7 +12,7 @@ struct AdaptedRowSquares {
   using F = compute_t<T>;
   F* squares;
   const T *w, *a, *b;
-  int64_t rows, columns, rank;
+  int64_t rows, columns, rank;  // O, I, r
   F scale;
 };
 
@@ -20,10 +20,10 @@ template <class T>
 struct ScaleOutputs {
   using F = compute_t<T>;
   T* y;
-  const T *x, *m;  // m, squares: null where g is 1
+  const T *x, *m;  // m, squares: both null if g is 1
   const F* squares;
-  int64_t rows, columns;
-  int64_t y_row, x_row;  // strides
+  int64_t rows, columns;  // T, O
+  int64_t y_row, x_row;   // elements between rows
   F shift;
   bool accumulate;
 };
@@ -34,9 +34,9 @@ struct MagnitudeBackward {
   F* dm;
   const T *dy, *u;
   const F* squares;
-  F* partial;  // (blocks, columns)
-  int64_t rows, columns, blocks;
-  int64_t dy_row, u_row;  // strides
+  F* partial;                     // (blocks, columns) scratch
+  int64_t rows, columns, blocks;  // T, O, blocks of rows
+  int64_t dy_row, u_row;          // elements between rows
   bool accumulate;
 };
 

@@ -11,8 +11,9 @@
 //   dw            (D)        float32 (float64 for float64)
 //
 // y may alias x if no backward follows; dx may alias dy. dw is added to if `accumulate`, else
-// overwritten; it is summed over fixed blocks of rows, so it does not depend on the number of
-// threads. A rank with some of the heads computes its part of the sum.
+// overwritten; it is summed over fixed blocks of rows (engine/ops/rows/row_blocks.h), so it does
+// not depend on the number of threads. A rank with some of the heads computes its part of dw, which
+// the caller all-reduces.
 #pragma once
 
 #include "engine/ops/context.h"

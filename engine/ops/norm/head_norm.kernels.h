@@ -1,5 +1,5 @@
-// Kernels of engine/ops/norm/head_norm.h. Vector v of the operands is head v % heads of row v /
-// heads.
+// Kernels of engine/ops/norm/head_norm.h; shapes as there, with rows = T, heads = H and width = D.
+// Vector v of the operands is head v % heads of row v / heads.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -11,7 +11,7 @@ namespace trireme::cpu {
 template <class T>
 struct HeadRows {
   T* data;
-  int64_t row, head;  // strides
+  int64_t row, head;  // elements between rows, and between heads
 };
 
 template <class T>
@@ -33,7 +33,7 @@ struct HeadNormBackward {
   HeadRows<const T> dy, x;
   const F* rstd;
   const T* w;
-  F *dw, *partial;  // partial: (blocks, width)
+  F *dw, *partial;  // partial: (blocks, width) scratch
   int64_t rows, heads, width, blocks;
   bool accumulate;
   F unit;  // added to w

@@ -14,8 +14,8 @@
 // h is written only if residual is present; otherwise pass an absent tensor. It may alias x or
 // residual, and y may alias x if no backward follows. The norm reads h as rounded to its dtype, so
 // that forward and backward see the same values. dw and db are added to if `accumulate`, else
-// overwritten; they are summed over fixed blocks of rows, so they do not depend on the number of
-// threads.
+// overwritten; they are summed over fixed blocks of rows (engine/ops/rows/row_blocks.h), so they do
+// not depend on the number of threads.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -27,7 +27,7 @@ void rmsnorm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const Tensor
                      double eps, double unit = 0);
 // dx = d(norm)/dh^T dy + dh_in: the gradient of both x and residual. `h` is the input of the norm
 // (x if there was no residual); dh_in (optional) is the gradient of h through the residual stream.
-// dx may alias dy or dh_in.
+// dx may alias dy or dh_in. The same holds for layernorm_backward().
 void rmsnorm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const ConstTensor& dy,
                       const ConstTensor& dh_in, const ConstTensor& h, const ConstTensor& w,
                       const ConstTensor& rstd, bool accumulate, double unit = 0);

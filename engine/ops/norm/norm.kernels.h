@@ -1,5 +1,5 @@
-// Kernels of engine/ops/norm/norm.h. RMSNorm is LayerNorm without mean and bias: null `mean`, `b`
-// and `db`.
+// Kernels of engine/ops/norm/norm.h; shapes as there, with rows = T and columns = C. RMSNorm is
+// LayerNorm without mean and bias: null `mean`, `b` and `db`.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -26,7 +26,7 @@ struct NormBackward {
   F *dw, *db;
   const T *dy, *dh_in, *h, *w;  // dh_in: null when absent
   const F *mean, *rstd;
-  F* partial;  // (blocks, columns) for dw, then the same for db
+  F* partial;  // scratch: (blocks, columns) for dw, then the same for db unless it is null
   int64_t rows, columns, blocks;
   bool accumulate;
   F unit;  // added to w: 0 or 1

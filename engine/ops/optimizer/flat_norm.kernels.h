@@ -13,9 +13,9 @@ namespace trireme::cpu {
 
 inline constexpr int64_t kSquaresBlock = 1 << 15;  // elements of one partial sum
 
-// partial[b] = sum of x^2 over block b
+// partial[b] = sum of x^2 over block b: kSquaresBlock elements, the last block fewer
 TRIREME_CPU_KERNEL(squares, (double* partial, const T* x, int64_t n, int threads))
-// *first = min(*first, smallest index of a non-finite element)
+// *first = min(*first, smallest index of a non-finite element); unchanged if all are finite
 TRIREME_CPU_KERNEL(find_non_finite, (int64_t * first, const T* x, int64_t n, int threads))
 
 }  // namespace trireme::cpu
@@ -25,7 +25,7 @@ namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
 
-// *out += sum of x^2; partial: one value for each cpu::kSquaresBlock elements.
+// *out += sum of x^2. partial: scratch, one value for each cpu::kSquaresBlock elements.
 template <class T>
 TRIREME_CUDA_DECL void sum_of_squares(Context& gpu, double* out, double* partial, const T* x,
                                       int64_t n);

@@ -17,7 +17,8 @@ namespace trireme {
 //               param is master rounded to nearest
 //   grad   (n)  float32 (float64 for float64)
 //   m, v   (n)  float32 or bfloat16 (float64 for float64), both of one dtype
-//   scalars (kStepScalarsBytes) uint8: a StepScalars
+//   scalars (kStepScalarsBytes) uint8: a StepScalars; if its `skip` is not 0, nothing changes
+// All are contiguous.
 //
 // Stochastic rounding: bf16 m and v, and a bf16 param without master, are rounded up or down with
 // the probabilities that make the expected value exact. Rounding to nearest would lose every change
@@ -41,16 +42,16 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
 void lion_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
                const Tensor& m, const ConstTensor& scalars, const LionArgs& args);
 
-// out (1) float64 += sum of x^2 (x any float dtype), in float64 over fixed blocks, so that the sum
-// does not depend on the number of threads or on the GPU's model. Non-finite elements make it
-// non-finite.
+// out (1) float64 += sum of x^2 (x of any shape and float dtype, contiguous), in float64 over fixed
+// blocks, so that the sum does not depend on the number of threads or on the GPU's model.
+// Non-finite elements make it non-finite.
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);
 
-// first (1) int64 = min(first, begin + index of the first non-finite element of x). x is the part
-// at offset `begin` of a longer range; the caller sets `first` to kNotFound before the first
-// part, and it remains so if every element is finite. With `scalars` (kStepScalarsBytes uint8, a
-// StepScalars) it searches only if they mark the step as skipped: the search is queued in every
-// step and costs time only in a skipped one.
+// first (1) int64 = min(first, begin + index of the first non-finite element of x). x (any shape
+// and float dtype, contiguous) is the part at offset `begin` of a longer range. The caller sets
+// `first` to kNotFound before the first part, and it remains so if every element is finite. With
+// `scalars` (kStepScalarsBytes uint8, a StepScalars) it searches only if they mark the step as
+// skipped: the search is queued in every step and costs time only in a skipped one.
 inline constexpr uint8_t kNotFoundByte = 0x7f;  // every byte of kNotFound
 inline constexpr int64_t kNotFound = 0x7f7f7f7f7f7f7f7f;
 void first_non_finite(Ctx& ctx, const Tensor& first, const ConstTensor& x, int64_t begin = 0,

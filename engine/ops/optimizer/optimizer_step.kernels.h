@@ -8,7 +8,7 @@
 
 namespace trireme::cpu {
 
-// Operands of an update.
+// Operands of an update, (n) each.
 template <class T>
 struct UpdateRange {
   using F = compute_t<T>;
@@ -19,7 +19,7 @@ struct UpdateRange {
   bool bf16_state;  // m and v are bf16, otherwise F
   int64_t n;
   RandomKey key;                         // key of this update's rounding
-  int64_t first, width, stride, offset;  // ElementIndex
+  int64_t first, width, stride, offset;  // of ElementIndex
 };
 
 template <class R, class T>
@@ -30,7 +30,7 @@ struct RuleUpdate {
   typename R::template Coefficients<compute_t<T>> c;
 };
 
-// T: a RuleUpdate.
+// Updates all elements of the range. T: a RuleUpdate.
 TRIREME_CPU_KERNEL(apply_rule, (const T& a, int threads))
 
 }  // namespace trireme::cpu

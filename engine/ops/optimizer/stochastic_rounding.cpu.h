@@ -16,8 +16,9 @@ TRIREME_INLINE Vec<float> round_stochastically(Vec<float> v, Vec<uint32_t> noise
   return __builtin_bit_cast(Vec<float>, rounded & 0xffff0000u);  // exact in bf16
 }
 
-// Calls body(i, lanes, words) over [begin, end). `words` has one random word for each lane: word
-// element0 + i of the key for element i. Without kNoise the words are zero.
+// Calls body(i, lanes, words) for the vectors of elements [begin, end); i is the vector's first
+// element. `words` has one random word for each lane: word element0 + i of the key for element i.
+// Without kNoise the words are zero.
 template <class F, bool kNoise, class Body>
 TRIREME_INLINE void for_noisy_vectors(int64_t begin, int64_t end, const RandomKey& key,
                                       uint64_t element0, Body&& body) {

@@ -2,9 +2,11 @@
 //   Args           constants of the optimizer (optimizer_scalars.h)
 //   kOp            name of its op in optimizer_step.h
 //   kSecondMoment  whether it has v in addition to m
-//   coefficients<F>(args, scalars)       float64 coefficients of one step, rounded to F
+//   coefficients<F>(args, scalars)       coefficients of one step, computed in float64 and rounded
+//       to F
 //   element<Math>(c, has_m, p, g, m, v)  updates p, m and v of one element, or of a vector of
-//       elements, in place; g is the gradient before grad_multiplier; m is unused if !has_m
+//       elements, in place; g is the gradient before grad_multiplier; m is unused if !has_m, v if
+//       !kSecondMoment
 // Math has square_root(x) and multiply_add(a, x, y) = a x + y, rounded once if the instruction set
 // has a fused multiply-add. With plain operators a compiler may contract a product and a sum
 // differently in two copies of a loop (it does in SGD's), which would break bit reproducibility.
@@ -19,7 +21,7 @@
 
 namespace trireme {
 
-// 1 - beta^count without cancellation for beta near 1.
+// 1 - beta^count without cancellation for beta near 1; beta in [0, 1), count >= 1.
 TRIREME_HOST_DEVICE inline double bias_correction(double beta, int64_t count) {
   return beta > 0 ? -std::expm1(static_cast<double>(count) * std::log(beta)) : 1.0;
 }

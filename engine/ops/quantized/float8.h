@@ -11,8 +11,9 @@
 // The shape of `inverse` determines which elements share a scale:
 //   kTensor   (1)                                  all
 //   kRowGroup (ceil(C / 128), R)                   128 neighbours in a row of an (R, C) tensor:
-//                                                  activations. Transposed, as the matrix product
-//                                                  reads it
+//                                                  activations. Element (r, c) has
+//                                                  inverse[c / 128, r]: transposed, as the matrix
+//                                                  product reads it
 //   kBlock    (ceil(R / 128), ceil(C / 128))       a block of 128 by 128: weights. Its second size
 //                                                  is rounded up to a multiple of 4, as the product
 //                                                  requires; the padding is written as 0
@@ -27,19 +28,21 @@ inline constexpr int64_t kFloat8Block = 128;
 // Returns the shape of `inverse` for codes of shape (R, C), or of any shape for kTensor.
 Shape float8_inverse_shape(Float8Scaling scaling, const Shape& codes);
 
-// out (1) float32 = max |float32(x)|, or with `accumulate` the maximum of that and out >= 0. 0 for
-// an empty x; NaN if x, or an accumulated out, has a NaN.
+// out (1) float32 = max |float32(x)|, 0 for an empty x. With `accumulate` out becomes the maximum
+// of that and its previous value, which must not be negative. NaN if x has a NaN, or that value is
+// one.
 void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x, bool accumulate);
 
 // scale (N) from amax (N), all float32, of N tensors:
-//   scale = max / amax / 2^margin,   max the largest number of the format
+//   scale = max / amax / 2^margin,   max the largest number of the format, |margin| < 100
 // An infinite result becomes the largest float32. An amax of 0 or a non-finite one gives 1.
 void scale_from_amax(Ctx& ctx, const Tensor& scale, const ConstTensor& amax, Float8Format format,
                      int margin);
 
 // Delayed scaling of N tensors. history (N, H), newest first, becomes [amax, history without its
-// last]. scale (N) becomes the formula above for the largest amax in history, and is unchanged if
-// that is 0. A tensor with a non-finite amax keeps history and scale: its step is skipped. Call it
+// last]. scale (N) becomes the formula above for the largest amax in the new history, and is
+// unchanged if that is 0. A tensor with a non-finite amax keeps history and scale: its step is
+// skipped. Call it
 // once per step, after the step's amax is known: the scale is for the next step.
 void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,
                           const ConstTensor& amax, Float8Format format, int margin);
@@ -53,8 +56,8 @@ void quantize_float8(Ctx& ctx, const Tensor& codes, const Tensor& inverse, const
 void quantize_float8_groups(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
                             const ConstTensor& x, Float8Format format, Float8Scaling scaling);
 
-// The same for the transpose of x (R, C): codes (C, R), inverse and scaling as for a (C, R) tensor.
-// scale (1) for kTensor, else absent.
+// Quantizes the transpose of x (R, C): codes (C, R), inverse and scaling as for a (C, R) tensor.
+// scale (1) for kTensor, else absent: every group has its own scale.
 void quantize_float8_transposed(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
                                 const ConstTensor& x, const ConstTensor& scale, Float8Format format,
                                 Float8Scaling scaling);

@@ -11,16 +11,17 @@
 namespace trireme::cpu {
 
 struct Float8Scales {
-  float* scale;
-  float* history;  // null: scale from amax alone
-  const float* amax;
+  float* scale;       // (tensors)
+  float* history;     // (tensors, length); null: scale from amax alone
+  const float* amax;  // (tensors)
   int64_t tensors, length;
   float largest;  // of the format
-  float margin;   // 2^-margin
+  float margin;   // the factor 2^-margin
 };
 
 // group_rows: 0: one scale for all elements; 1 or 128: one for each group of so many rows and 128
-// columns.
+// columns of the codes. x is (rows, columns); the codes are too, but (columns, rows) in
+// quantize_float8_transposed().
 template <class T>
 struct QuantizeFloat8 {
   uint8_t* codes;
@@ -53,6 +54,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline uint32_t magnitude_bits(T x) {
 }
 
 // largest / amax * margin, at most the largest float32; `otherwise` if amax is 0 or not finite.
+// largest: of the format; margin: the factor 2^-margin.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float float8_scale(float largest, float amax,
                                                                      float margin,
                                                                      float otherwise) {
@@ -67,7 +69,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int64_t float8_blocks_in_row(i
   return (columns + 511) / 512 * 4;
 }
 
-// Index in `inverse` of the group of element (row, column).
+// Index in `inverse` of the group of element (row, column) of codes (rows, columns).
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int64_t float8_group(int64_t group_rows,
                                                                        int64_t rows,
                                                                        int64_t columns, int64_t row,

@@ -15,8 +15,9 @@
 // float32 is their mean; `groups` (ceil(N B / 256)) float32 has the largest |scale - offset| of
 // each 256 of them:
 //   scale ~ m[code] * groups[flattened index / 256] + offset     two roundings to float32
-// where m are the 256 values of the signed dynamic type of Dettmers et al. 2021 (2110.02861),
-// ascending. A part of a weight that consists of whole blocks has the same codes as in the weight.
+// where m are the 256 values of the signed dynamic type of Dettmers et al. 2021 (arXiv 2110.02861),
+// ascending, and code is the index of the m nearest to (scale - offset) / groups. A part of a
+// weight that consists of whole blocks has the same codes as in the weight.
 //
 // For K a multiple of 64 the bytes are those of bitsandbytes ("nf4", compress_statistics).
 #pragma once
@@ -34,7 +35,7 @@ void quantize_nf4(Ctx& ctx, const Tensor& codes, const Tensor& scale, const Cons
 struct Nf4Scales {
   ConstTensor scale = {};  // (N, B) float32; absent with double quantization
   ConstTensor codes = {};  // (N, B) uint8; this and the rest: only with double quantization
-  ConstTensor groups = {}, offset = {};
+  ConstTensor groups = {}, offset = {};  // those of the whole weight
   // Scale (n, b) of the part is number first + n * stride + b of the whole weight's, flattened.
   // stride 0: B.
   int64_t first = 0, stride = 0;

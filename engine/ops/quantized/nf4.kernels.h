@@ -7,7 +7,7 @@
 
 namespace trireme::cpu {
 
-inline constexpr int kNf4ValueCount = 16, kNf4Width = 64;
+inline constexpr int kNf4ValueCount = 16, kNf4Width = 64;  // kNf4Width: columns of a block
 // Values of the NF4 type, as published by its authors.
 inline constexpr float kNf4Value[kNf4ValueCount] = {-1.0f,
                                                     -0.6961928009986877f,
@@ -41,7 +41,8 @@ struct Nf4Weight {
   int64_t rows, columns;
 };
 
-// Scales as Nf4Scales has them: float32 if `scale` is not null, else double-quantized.
+// Scales as Nf4Scales has them: float32 if `scale` is not null, else double-quantized. `stride` is
+// the actual one, not 0.
 struct Nf4ScaleView {
   const float* scale;
   const uint8_t* codes;
@@ -64,12 +65,13 @@ TRIREME_CPU_KERNEL(dequantize_nf4, (const Nf4Decode<T>& a, const Nf4Tables& tabl
 
 // --- shared by the CPU and GPU kernels ---
 
+// 1 / scale; large but finite for scale 0.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_inverse(float scale) {
   return 1.0f / (scale > 1e-38f ? scale : 1e-38f);
 }
 
-// magnitude * group + offset. The product is rounded separately, so that the scale does not depend
-// on whether a machine has fused multiply-add.
+// magnitude * group + offset: a double-quantized scale. The product is rounded separately, so that
+// the scale does not depend on whether a machine has fused multiply-add.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_scale(float magnitude, float group,
                                                                   float offset) {
 #ifdef __CUDA_ARCH__
@@ -81,6 +83,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_scale(float magnitud
 #endif
 }
 
+// Scale of a block, number `block` of the `blocks` of row `row`. table: Nf4Tables::scale.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_scale_at(const Nf4ScaleView& s,
                                                                      const float* table,
                                                                      int64_t row, int64_t block,

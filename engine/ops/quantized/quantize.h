@@ -6,7 +6,7 @@
 // 4 bits: 128 neighbours in a row form a group with a scale and, unless symmetric, a minimum, both
 // (N, ceil(K / 128)) float32; the last group may be shorter. codes (N, K / 2) uint8, two in a byte,
 // the one of the lower column in the lower four bits; K is even:
-//   with a minimum   scale = (max w - min w) / 15
+//   with a minimum   scale = (max w - min w) / 15, minimum = min w
 //                    code = nearest of (w - minimum) / scale, 0 ... 15
 //                    w ~ minimum + scale * code
 //   symmetric        scale = max |w| / 7

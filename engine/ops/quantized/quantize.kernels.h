@@ -7,7 +7,7 @@
 
 namespace trireme::cpu {
 
-// W: T, or const T for quantization.
+// Operands as in quantize.h, with rows = N and columns = K. W: T, or const T for quantization.
 template <class W>
 struct Int8Weight {
   W* w;
@@ -30,6 +30,7 @@ TRIREME_CPU_KERNEL(dequantize_int4, (const Int4Weight<T>& a, int threads))
 
 // --- shared by the CPU and GPU kernels ---
 
+// range / steps, or 1 if that is 0.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float integer_scale(float range, float steps) {
   const float scale = range / steps;
   return scale > 0.0f ? scale : 1.0f;
@@ -66,6 +67,7 @@ struct Int4Scale {
                      : static_cast<float>(integer) * scale + minimum;
   }
 };
+// Scale of a group whose smallest and largest numbers are `low` and `high`.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline Int4Scale int4_scale(float low, float high,
                                                                        bool symmetric) {
   const float largest = -low > high ? -low : high;

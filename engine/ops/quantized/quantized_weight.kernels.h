@@ -23,12 +23,12 @@ constexpr int64_t group_block_bytes(bool four_bits) {
   return kGroupScaleBytes + group_pieces(four_bits) * kPieceBytes;
 }
 
-// Quantization of rows of x to int8: codes (rows, 32 blocks); scale of each block and sum of its
-// codes (rows, blocks). Codes are zero if the scale is NaN.
+// Quantization of rows of x to int8: codes (rows, 32 * blocks); scale of each block and sum of its
+// codes (rows, blocks). Codes and sum are zero if the scale is NaN.
 template <class T>
 struct QuantizeRows {
   const T* x;
-  int64_t x_stride, rows, columns, blocks;
+  int64_t x_stride, rows, columns, blocks;  // x_stride: elements between rows; blocks: per row
   int8_t* codes;
   float* scale;
   int32_t* sum;
@@ -40,12 +40,12 @@ struct BlockProduct {
   const uint8_t* w;
   bool four_bits;
   int64_t n, blocks, m;  // outputs, blocks of a row, rows of y
-  const int8_t* x;
-  const float* x_scale;
-  const int32_t* x_sum;
-  T* y;
-  int64_t y_stride;
-  const T* bias;  // (n) or null
+  const int8_t* x;       // (m, 32 * blocks)
+  const float* x_scale;  // (m, blocks)
+  const int32_t* x_sum;  // (m, blocks)
+  T* y;                  // (m, n)
+  int64_t y_stride;      // elements between rows
+  const T* bias;         // (n) or null
 };
 
 TRIREME_CPU_KERNEL(quantize_rows, (const QuantizeRows<T>& a, int threads))
@@ -69,8 +69,8 @@ struct DecodeBlocks {
 };
 template <class T>
 TRIREME_CUDA_DECL void decode_blocks(Context& gpu, const DecodeBlocks<T>& a);
-// embedding_forward() of a table in blocks; `a.table` and `a.accumulate` are not read. Invalid ids
-// produce rows of NaN.
+// embedding_forward() of a table in blocks; `a.table` and `a.accumulate` are not read. Ids outside
+// the vocabulary produce rows of NaN.
 template <class T>
 TRIREME_CUDA_DECL void embedding_blocks(Context& gpu, const cpu::EmbeddingForward<T>& a,
                                         const uint8_t* table, bool four_bits);

@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-// y = f(x), shapes equal. y may alias x if no backward follows. dx may alias dy or x.
+// y = f(x), any shape, the same for all operands. y may alias x if no backward follows. dx may
+// alias dy or x.
 void activation_forward(Ctx& ctx, ActivationFunction f, const Tensor& y, const ConstTensor& x);
 void activation_backward(Ctx& ctx, ActivationFunction f, const Tensor& dx, const ConstTensor& dy,
                          const ConstTensor& x);
@@ -22,8 +23,9 @@ void gated_backward(Ctx& ctx, ActivationFunction f, const Tensor& d_gate_up, con
 // y (T, N) += bias (N), in place, one dtype.
 void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias);
 
-// db (N) [+]= the column sums of dy (T, N), in float32 (float64 for float64), computed over fixed
-// blocks of rows: the result does not depend on the number of threads.
+// db (N) = the column sums of dy (T, N), or += if `accumulate`. db is float32 (float64 for
+// float64). Summed over fixed blocks of rows (engine/ops/rows/row_blocks.h): the result does not
+// depend on the number of threads.
 void bias_backward(Ctx& ctx, const Tensor& db, const ConstTensor& dy, bool accumulate);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // Pointwise function of an MLP (HuggingFace's hidden_act). To add one: a constant and a row of
-// names here, and a functor in the CPU and in the CUDA kernels of activation.h.
+// names here, and a functor and a case of with_function() in activation.cpu.cpp and activation.cu.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ enum class ActivationFunction : uint8_t {
   kSilu,  // x / (1 + exp(-x))
 };
 
-// Op names of a function, for profiles and errors.
+// Op names of a function, for profiles and errors. kActivationOps has one row for each constant, in
+// their order.
 struct ActivationOps {
   const char *forward, *backward, *gated_forward, *gated_backward;
 };

@@ -6,7 +6,7 @@
 //   gate_up, d_gate_up  (T, 2F)  the gate in columns [0, F), the up projection in [F, 2F)
 //   y, dy               (T, F)
 // One float dtype, contiguous; arithmetic is float32 (float64 for float64). The gradient of an
-// operand is 0 beyond the limit, and unchanged exactly at it.
+// operand is 0 where the clamp changes it, but not where it is exactly at the limit.
 #pragma once
 
 #include "engine/ops/context.h"

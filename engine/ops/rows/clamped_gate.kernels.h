@@ -1,4 +1,4 @@
-// Kernels of engine/ops/rows/clamped_gate.h.
+// Kernels of engine/ops/rows/clamped_gate.h; shapes as there.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -9,8 +9,8 @@ namespace trireme::cpu {
 
 template <class T>
 struct ClampedGateRows {
-  compute_t<T> limit, slope, up_offset;
-  int64_t rows, columns;  // of y
+  compute_t<T> limit, slope, up_offset;  // of ClampedGate
+  int64_t rows, columns;                 // of y; gate_up has 2 * columns
 };
 
 TRIREME_CPU_KERNEL(clamped_gate_forward,

@@ -1,6 +1,6 @@
-// Column sums of a matrix, independent of the number of threads: the caller splits the rows into
-// blocks by their number alone (row_blocks.h), each block has a row of partial sums, and these are
-// added in the order of the blocks.
+// Column sums of a matrix, independent of the number of threads. The number of row blocks follows
+// from the number of rows alone (engine/ops/rows/row_blocks.h). Each block has a row of partial
+// sums; add_partials() adds them in the order of the blocks.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace trireme::cpu::TRIREME_ISA {
 
-// Calls body(block, first_row, last_row) for every block, in parallel if the matrix is large
-// enough.
+// Calls body(block, begin, end) for every block, whose rows are [begin, end), in parallel if the
+// matrix is large enough.
 template <class Body>
 TRIREME_INLINE void for_row_blocks(int threads, int64_t blocks, int64_t rows, int64_t columns,
                                    Body&& body) {
@@ -22,7 +22,8 @@ TRIREME_INLINE void for_row_blocks(int threads, int64_t blocks, int64_t rows, in
   });
 }
 
-// out[c] [+]= sum over b of partial[b * columns + c]
+// out[c] = sum over b of partial[b * columns + c], or += if `accumulate`. out (columns), partial
+// (blocks, columns).
 template <class F>
 TRIREME_INLINE void add_partials(F* out, const F* partial, int64_t blocks, int64_t columns,
                                  bool accumulate) {

@@ -14,9 +14,9 @@ namespace trireme::cpu {
 template <class T>
 struct ConvertRows {
   int64_t rows = 0, columns = 0;
-  T* narrow = nullptr;  // (rows, columns) with row stride `narrow_stride`
-  int64_t narrow_stride = 0;
-  float* wide = nullptr;  // (rows, columns), contiguous
+  T* narrow = nullptr;        // (rows, columns)
+  int64_t narrow_stride = 0;  // elements between rows of `narrow`
+  float* wide = nullptr;      // (rows, columns), contiguous
 };
 
 // wide = narrow; exact
@@ -31,14 +31,14 @@ namespace trireme::cuda {
 
 struct Context;  // engine/device/context.h
 
-// Sizes and strides in bytes. A row outside the limits is not copied.
+// A copy is skipped if its row of y or of x is outside the limits.
 struct CopyRows {
   std::byte* y;
   const std::byte* x;
-  const int32_t *y_rows, *x_rows;  // null: 0, 1, ...
+  const int32_t *y_rows, *x_rows;  // (rows); null: 0, 1, ...
   int64_t rows, bytes;             // rows to copy, bytes of each
-  int64_t y_stride, x_stride;
-  int64_t y_limit, x_limit;  // number of rows
+  int64_t y_stride, x_stride;      // bytes between rows
+  int64_t y_limit, x_limit;        // number of rows of y and of x
 };
 TRIREME_CUDA_DECL void copy_rows(Context& gpu, const CopyRows& a);
 

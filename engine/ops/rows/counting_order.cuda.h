@@ -1,8 +1,9 @@
-// Stable counting sort: computes the places of n items, each in one bucket or none, in the order
-// (bucket, item). The items are split into chunks, one per warp; three kernels compute the counts
-// of each chunk, their running sums over the chunks, and the places. For CUDA sources only.
+// Stable counting sort: computes the place of each of n items, its index in the order (bucket,
+// item). An item without a bucket has no place. The items are split into chunks, one per warp.
+// Three kernels compute the number of items of each chunk in each bucket, the running sums of these
+// numbers over the chunks, and the places. For CUDA sources only.
 //
-//   keys(i)              bucket of item i, or -1
+//   keys(i)              bucket of item i in [0, buckets), or -1: none; called more than once
 //   sink(i, place)       called once per item; place -1 if the item has no bucket
 #pragma once
 
@@ -11,6 +12,7 @@
 
 namespace trireme::cuda {
 
+// Sets counts (buckets, chunks) to the number of items of each chunk in each bucket.
 template <class Keys>
 __global__ void __launch_bounds__(kWarp) count_kernel(Keys keys, CountingOrder o) {
   begin_kernel();
@@ -93,6 +95,7 @@ __global__ void __launch_bounds__(kWarp) place_kernel(Keys keys, Sink sink, Coun
   }
 }
 
+// Runs the three kernels. kInBucket: as in place_kernel; op: name of the launches.
 template <bool kInBucket, class Keys, class Sink>
 void place_in_order(Context& gpu, const char* op, const Keys& keys, const Sink& sink,
                     const CountingOrder& o) {

@@ -7,15 +7,15 @@
 namespace trireme::cuda {
 
 struct CountingOrder {
-  int32_t* counts;  // (buckets, chunks)
-  int64_t* totals;  // (buckets)
-  int64_t n, buckets, chunks;
+  int32_t* counts;             // (buckets, chunks) scratch
+  int64_t* totals;             // (buckets): items of each bucket, an output
+  int64_t n, buckets, chunks;  // n: items; chunks: order_chunks(n)
 };
 // Number of chunks for n items: a function of n only.
 inline int64_t order_chunks(int64_t n) {
   constexpr int64_t kItemsWorthAChunk = 256, kMaxChunks = 1024;
   return std::clamp<int64_t>(n / kItemsWorthAChunk, 1, kMaxChunks);
 }
-inline constexpr int64_t kDigitBuckets = 256;  // radix sort by row: buckets of one digit
+inline constexpr int64_t kDigitBuckets = 256;  // radix sort: maximum number of buckets of one digit
 
 }  // namespace trireme::cuda

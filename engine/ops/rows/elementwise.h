@@ -1,4 +1,5 @@
-// Elementwise operations: add, scale, dropout, casts, fills. Contiguous tensors of equal shape.
+// Elementwise operations: add, scale, dropout, casts, fills. Contiguous tensors, of equal shape
+// unless noted.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -21,9 +22,10 @@ void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor,
 // y = x between any two float dtypes, rounded to nearest even.
 void cast(Ctx& ctx, const Tensor& y, const ConstTensor& x);
 
+// y = 0, any dtype.
 void fill_zero(Ctx& ctx, const Tensor& y);
 
-// y[t, c] = 0 unless ranges[t, 0] <= c < ranges[t, 1]; other elements are unchanged.
+// y[t, c] = 0 unless ranges[t, 0] <= c < ranges[t, 1]. Elements inside the ranges are unchanged.
 //   y (T, C) any float dtype   ranges (T, 2) int32
 void keep_columns(Ctx& ctx, const Tensor& y, const ConstTensor& ranges);
 

@@ -1,4 +1,4 @@
-// Kernels of engine/ops/rows/elementwise.h.
+// Kernels of engine/ops/rows/elementwise.h. n: number of elements.
 #pragma once
 
 #include "engine/core/device_memory.h"
@@ -10,12 +10,12 @@ namespace trireme::cpu {
 
 template <class T>
 struct DropoutArgs {
-  T* y;
+  T* y;  // y, x, residual: (num_rows, columns)
   const T* x;
   const T* residual;    // null: none
   const int64_t* rows;  // (num_rows): global token index of each row of x
   int64_t num_rows, columns;
-  int64_t first, total;  // DropoutPart; total > 0
+  int64_t first, total;  // of DropoutPart, with total > 0
   uint32_t threshold;    // an element is dropped if the upper 24 bits of its word are smaller
   compute_t<T> scale;    // 1 / (1 - p)
   RandomKey key;
@@ -23,6 +23,7 @@ struct DropoutArgs {
 
 TRIREME_CPU_KERNEL(add, (T * y, const T* a, const T* b, int64_t n, int threads))
 TRIREME_CPU_KERNEL(scale, (T * y, const T* x, compute_t<T> factor, int64_t n, int threads))
+// y: n elements of dtype `to`
 TRIREME_CPU_KERNEL(cast, (void* y, DType to, const T* x, int64_t n, int threads))
 TRIREME_CPU_KERNEL(dropout, (const DropoutArgs<T>& args, int threads))
 

@@ -14,7 +14,7 @@
 namespace trireme {
 
 struct TableShard {
-  int64_t first = 0;
+  int64_t first = 0;  // row of the vocabulary that is row 0 of the table
   int64_t total = 0;  // 0: the table is the whole vocabulary
 };
 

@@ -9,8 +9,8 @@ namespace trireme {
 
 // y[i] = deviation z(key, index.of(i)), z standard normal (engine/core/normal_number.h).
 //   y (n)  any float dtype, contiguous; 16-bit types are rounded via float32
-// sin and cos of a GPU may differ from the CPU's in the last bit of a float64: after rounding to a
-// narrower type nearly all values are equal, and the others are adjacent.
+// log, sin and cos of a GPU may differ from the CPU's in the last bits of a float64: after rounding
+// to a narrower type nearly all values are equal, and the others are adjacent.
 void fill_normal(Ctx& ctx, const Tensor& y, const RandomKey& key, double deviation,
                  const ElementIndex& index);
 

@@ -1,4 +1,4 @@
-// Kernels of engine/ops/rows/reduce.h.
+// Kernels of engine/ops/rows/reduce.h. n: elements of a range.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace trireme::cpu {
 
-// op: the value of a ReduceOp. count >= 1.
+// in: `count` >= 1 ranges of T; op: the value of a ReduceOp.
 TRIREME_CPU_KERNEL(reduce_ranges,
                    (T * out, const void* const* in, int64_t count, int64_t n, int op))
 TRIREME_CPU_KERNEL(accumulate_as_float, (float* acc, const T* x, int64_t n))

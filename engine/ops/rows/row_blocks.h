@@ -1,5 +1,5 @@
-// Number of row blocks in a sum over rows: depends only on the number of rows and, on a GPU, on its
-// number of multiprocessors.
+// Number of row blocks in a sum over rows. On the CPU it depends only on the number of rows; on a
+// GPU also on the number of multiprocessors and on `per_multiprocessor`.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@ inline constexpr int64_t kBlocksPerMultiprocessor = 2;
 // rows of 2 KiB hide the memory latency.
 inline constexpr int64_t kRowsInFlight = 8;
 
+// Returns at least 1, also for 0 rows.
 inline int64_t row_blocks(const Ctx& ctx, int64_t rows,
                           int64_t per_multiprocessor = kBlocksPerMultiprocessor) {
   if (ctx.gpu != nullptr)

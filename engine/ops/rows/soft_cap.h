@@ -12,7 +12,7 @@ namespace trireme {
 // y may alias x.
 void soft_cap_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x, double cap);
 // d *= 1 - (y / c)^2, in place: the gradient with respect to y becomes that with respect to x.
-// d has y's shape and any float dtype; y has dtype sum_dtype(d.dtype()).
+// d has y's shape and any float dtype; y is float32 (float64 for a float64 d).
 void soft_cap_backward(Ctx& ctx, const Tensor& d, const ConstTensor& y, double cap);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Kernels of engine/ops/rows/soft_cap.h.
+// Kernels of engine/ops/rows/soft_cap.h. n: number of elements.
 #pragma once
 
 #include "engine/core/device_memory.h"

@@ -13,12 +13,12 @@ inline constexpr size_t kMaxTerms = 64;  // per launch
 template <class T>
 struct SumRows {
   T* y;               // null: this is not the last launch
-  int64_t y_stride;   // elements between rows
+  int64_t y_stride;   // elements between rows of y
   compute_t<T>* sum;  // (rows, columns); null: this is the only launch
   bool accumulates;   // not the first launch: adds to sum
   const T* terms[kMaxTerms];
-  int64_t strides[kMaxTerms];
-  int count;
+  int64_t strides[kMaxTerms];  // elements between rows of each term
+  int count;                   // terms of this launch, at least 1
   int64_t rows, columns;
 };
 

@@ -17,10 +17,12 @@ namespace trireme {
 // Does nothing in a planning run.
 void transfer(Ctx& ctx, const Tensor& dst, const ConstTensor& src);
 
-// Every byte of y = value; 0xff makes integers -1. y is contiguous.
+// Every byte of y = value; 0xff makes signed integers -1. y is contiguous and on the context's
+// device, where the fill is queued on the main stream. Does nothing in a planning run.
 void fill_bytes(Ctx& ctx, const Tensor& y, uint8_t value);
 
-// Returns all elements of t, on any device. Waits like a transfer() to the host.
+// Returns all elements of t, contiguous, of dtype T, on any device. Waits like a transfer() to the
+// host; returns zeros in a planning run.
 template <class T>
 std::vector<T> to_host(Ctx& ctx, const ConstTensor& t) {
   std::vector<T> out(static_cast<size_t>(t.numel()));
@@ -28,9 +30,10 @@ std::vector<T> to_host(Ctx& ctx, const ConstTensor& t) {
   return out;
 }
 
-// Calls fill(part, first) on the host to write y (contiguous, rank 1), or read(part, first) to read
-// x. `part` holds elements [first, first + part.numel()): the whole tensor in place on the CPU, at
-// most 64 MiB in a host buffer per call on a GPU.
+// Calls fill(part, first) on the host to write y, or read(part, first) to read x; both are
+// contiguous, of rank 1. `part` holds elements [first, first + part.numel()). A tensor on the host
+// is one part, in place. A tensor on a GPU is split into parts of at most 64 MiB in a host buffer,
+// in ascending order. There is no call for an empty tensor.
 void fill_from_host(Ctx& ctx, const Tensor& y,
                     const std::function<void(const Tensor& part, int64_t first)>& fill);
 void read_on_host(Ctx& ctx, const ConstTensor& x,

@@ -1,6 +1,7 @@
-// Order of a row's tokens, walked from the first one without sorting the row: tokens are
-// distributed over bins of similar keys, whose totals determine the bin in which a walk stops. Only
-// that bin is divided again, or sorted if it has few tokens or equal keys; all else is O(V).
+// Order of a row's tokens, walked from the first one without sorting the row. Tokens are
+// distributed over bins of similar keys (OrderedRow), whose totals determine the bin in which a
+// walk stops. Only that bin is divided again, or sorted if it has few tokens or equal keys; the
+// rest is O(V), V the number of tokens.
 #pragma once
 
 #include <algorithm>
@@ -13,25 +14,29 @@
 namespace trireme {
 
 struct BinTotal {
-  double weight = 0;
-  int64_t count = 0;
+  double weight = 0;  // sum over the bin's tokens
+  int64_t count = 0;  // number of tokens
 };
 
-// Bins of equal width from `low` to `high`; the last one has no upper end.
+// Bins of equal width from `low` to `high`; the last one has no upper end. Keys must not be below
+// `low`.
 class KeyBins {
  public:
   KeyBins(size_t count, double low, double high)
       : count_(count), low_(low), per_unit_(static_cast<double>(count) / (high - low)) {
     if (!divides()) per_unit_ = 0;
   }
-  // Returns whether `low` and `high` are in different bins.
+  // Returns whether `low` and `high` are in different bins. If not, finite keys are in bin 0, whose
+  // end() is infinity.
   bool divides() const { return per_unit_ > 0 && per_unit_ < 1e300; }
+  // Returns the number of bins per unit of key, 0 if !divides().
   double per_unit() const { return per_unit_; }
+  // Returns the bin of a key.
   size_t of(double key) const {
     const double at = (key - low_) * per_unit_;
     return at < static_cast<double>(count_) ? static_cast<size_t>(at) : count_ - 1;
   }
-  // Returns an upper bound of the bin's keys, with a margin for rounding.
+  // Returns an upper bound of the bin's keys, with a margin for rounding; infinity for the last.
   double end(size_t bin) const {
     if (bin + 1 == count_ || !divides()) return std::numeric_limits<double>::infinity();
     return low_ + static_cast<double>(bin + 1) / per_unit_ * (1 + 1e-9);
@@ -44,7 +49,7 @@ class KeyBins {
 
 struct RowOrderScratch {
   static constexpr size_t kBins = 1024;
-  std::vector<uint16_t> bin;     // of each token
+  std::vector<uint16_t> bin;     // of each token; kBins if it is skipped
   std::vector<BinTotal> totals;  // of each bin; the last one: of the skipped tokens
 };
 
@@ -54,7 +59,7 @@ struct RowOrderScratch {
 struct OrderedRow {
   std::span<const float> logits;
   std::span<double> weights;
-  double largest, centre = 0;
+  double largest, centre = 0;  // largest: the largest logit
 
   double key(int32_t id) const {
     return std::abs(largest - static_cast<double>(logits[static_cast<size_t>(id)]) - centre);
@@ -69,9 +74,12 @@ class RowOrder {
   RowOrder(const OrderedRow& row, double high, RowOrderScratch& scratch);
 
   // Returns the id of the first token, in order, at which `stop` stops; -1 if none.
-  //   stop.passes(total, end)  called for a bin, whose keys are at most `end`: returns true, and
-  //                            records the bin's total, if the walk stops at none of its tokens
-  //   stop.stops(weight)       called for single tokens: returns true, or records the token
+  //   stop.passes(total, end)  called for a bin, whose keys are at most `end`. If the walk surely
+  //                            stops at none of its tokens, records the bin's total and returns
+  //                            true. Otherwise returns false, and the bin is divided or its tokens
+  //                            are walked.
+  //   stop.stops(weight)       called for a single token: returns true, or records it and returns
+  //                            false
   template <class Stop>
   int32_t walk(Stop& stop) const {
     for (size_t b = 0; b < RowOrderScratch::kBins; ++b) {
@@ -81,10 +89,11 @@ class RowOrder {
     return -1;
   }
 
-  // Zeroes the weights of this token and of all tokens after it.
+  // Zeroes the weights of this token and of all tokens after it. The order is invalid afterwards.
   void drop_from(int32_t id) const;
 
  private:
+  // A bin of at most kFew tokens is sorted, another divided into kParts.
   static constexpr size_t kFew = 1024, kParts = 256;
 
   // Returns `ids` (ascending) sorted in the row's order.
@@ -96,7 +105,7 @@ class RowOrder {
     return total.weight == 0 || stop.passes(total, end);
   }
 
-  // ids: ascending.
+  // Walks these tokens only. ids: ascending.
   template <class Stop>
   int32_t walk_members(const std::vector<int32_t>& ids, Stop& stop) const {
     if (ids.size() <= kFew) return walk_sorted(ids, stop);

@@ -5,13 +5,14 @@
 
 namespace trireme::cuda {
 
-// Logits per part of a row; one thread block reads a part. Independent of the number of rows, so
-// that the sums of a row have a fixed order.
+// Logits per part of a row, the last part fewer; one thread block reads a part. Independent of the
+// number of rows, so that the sums of a row have a fixed order.
 inline constexpr int64_t kSamplePart = 2048;
 inline constexpr int64_t kSampleBins = 512;  // bins of a row's histogram
 
 inline int64_t sample_parts(int64_t columns) { return (columns + kSamplePart - 1) / kSamplePart; }
 
+// Operands of sample_rows() in sample.h: logits (rows, columns), the others (rows) each.
 struct SampleArgs {
   int32_t* id;
   double* logprob;
@@ -20,13 +21,13 @@ struct SampleArgs {
   const int64_t *top_k, *seed, *position;
   int64_t rows, columns, stride;  // stride: elements from one row of logits to the next
   // Scratch (rows, parts), keys as in sample_order.cuda.h: per part of a row the token key of its
-  // most probable token, the logit key of its smallest finite logit, and the sum of
-  // exp(l - largest logit of the part).
+  // first token in the order; the logit key of its smallest finite logit, 0xffffffff if there is
+  // none; and the sum of exp(l - largest logit of the part), 0 if that logit is not finite.
   int64_t* first = nullptr;
   int32_t* smallest = nullptr;
   double* sum = nullptr;
   // Scratch (rows, kSampleBins): sum of the fixed-point weights of each bin (WeightBins in
-  // sample_order.cuda.h); number of its tokens, if the row has a top_k.
+  // sample_order.cuda.h); number of its tokens if 0 < top_k < columns, else 0.
   int64_t *weights = nullptr, *counts = nullptr;
 };
 

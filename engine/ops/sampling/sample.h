@@ -37,12 +37,14 @@ struct SampledToken {
   double logprob = 0;  // ln probability at temperature 1, without filters
 };
 
-// Returns u, the random number of (seed, position).
+// Returns u, the random number of (seed, position). position: index of the token in its sequence,
+// or any other number that is different for each token.
 double sampling_uniform(uint64_t seed, int64_t position);
 
 // Returns ln of the sum of exp(l), in float64; not finite if no token can be sampled from the row.
 double log_sum_exp(std::span<const float> logits);
-// Sets `order` to the first `count` ids in the order, or to all if V is smaller.
+// Sets `order` to the first `count` ids in the order, or to all if V is smaller; to none if
+// count <= 0. No logit may be NaN.
 void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order);
 
 // Samples one row on the host, in O(V) except for ties (row_order.h). A p below e^-50 of the
@@ -59,7 +61,8 @@ struct SampleRows {
 };
 
 // Samples each row of logits (R, V) float32, 0 < V < 2^31, unit stride in V, into id (R) int32 and
-// logprob (R) float64. On a GPU the bits of a row do not depend on the run or on the other rows.
+// logprob (R) float64. On the CPU each row is sampled by sample_row(). On a GPU the bits of a row
+// do not depend on the run or on the other rows.
 //
 // A GPU sums p as integers of S = min(52, 63 - ceil(log2 V)) bits. A unit is 2^-S of the largest p
 // of a bin, and each p is rounded by at most half a unit. All p of a bin are within a factor of

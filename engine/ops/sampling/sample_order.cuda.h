@@ -25,9 +25,10 @@ __device__ inline bool is_finite_key(uint32_t key) {
   return key > kKeyOfMinusInfinity && key < kKeyOfInfinity;
 }
 
+// Token keys of a row.
 struct TokenKeys {
-  int64_t columns;
-  int id_bits;  // columns <= 2^id_bits
+  int64_t columns;  // V
+  int id_bits;      // columns <= 2^id_bits
 
   __device__ static TokenKeys of(int64_t columns) {
     return {columns, 32 - __clz(static_cast<int>(columns - 1))};
@@ -36,6 +37,7 @@ struct TokenKeys {
   __device__ uint64_t key(float logit, int64_t id) const {
     return lowest(logit_key(logit)) | static_cast<uint64_t>(columns - 1 - id);
   }
+  // Smallest and largest number that can be a token key of this logit key.
   __device__ uint64_t lowest(uint32_t logit) const { return uint64_t{logit} << id_bits; }
   __device__ uint64_t highest(uint32_t logit) const { return lowest(logit) | mask(); }
   __device__ uint32_t logit(uint64_t key) const { return static_cast<uint32_t>(key >> id_bits); }
@@ -44,8 +46,9 @@ struct TokenKeys {
   }
 };
 
-// Returns the smallest logit key, from that of -infinity to `high`, that satisfies `test`. All
-// larger keys must satisfy it too; `high` is not tested. To be called by all lanes of a warp.
+// Returns the smallest logit key, from that of -infinity to `high`, that satisfies `test`; `high`
+// if no smaller one does. All larger keys must satisfy it too; `high` is not tested. To be called
+// by all lanes of a warp.
 template <class Test>
 __device__ uint32_t lowest_key(uint32_t high, const Test& test) {
   uint32_t low = kKeyOfMinusInfinity;
@@ -69,6 +72,8 @@ constexpr int kWeightBins = 512;
 // that sums do not depend on their order, with the resolution of the bin's own probabilities (error
 // bound: engine/ops/sampling/sample.h).
 struct WeightBins {
+  // Largest logit; 1 / temperature; bins per unit of d; width of a bin in d; weight of a token at
+  // the start of its bin.
   double largest, inverse, per_unit, width, unit;
 
   __device__ static WeightBins of(float largest, float smallest, double temperature, int id_bits) {
@@ -99,7 +104,7 @@ struct WeightBins {
   }
 };
 
-// 64-bit sums in shared memory, built from 32-bit atomic operations.
+// 64-bit sums in shared memory, built from 32-bit atomic operations. The caller zeroes them.
 template <int kBins>
 struct WideSums {
   uint32_t low[kBins], high[kBins];

@@ -42,19 +42,21 @@ struct SearchShared {
   LogitRow row;
   TokenKeys keys;
   WeightBins bins;
-  uint32_t largest;              // logit key
-  Amount row_bins[kWeightBins];  // the row's histogram
-  WideSums<kWeightBins> weights;
-  uint32_t counts[kWeightBins];
+  uint32_t largest;               // logit key
+  Amount row_bins[kWeightBins];   // the row's histogram
+  WideSums<kWeightBins> weights;  // of the finer bins of a range, set by collect()
+  uint32_t counts[kWeightBins];   // the same
   int collected;  // keys collected; above kSearchThreads: the range has more tokens than fit
   uint64_t collected_keys[kSearchThreads];
   Amount of_warp[kSearchWarps];
   Amount before, through;  // running amounts before and through the chosen bin or token
-  int codes[kWarp];
+  int codes[kWarp];        // scratch of block_max() and block_sum(), as are the next two
   double sums[kWarp];
   uint64_t integers[kWarp];
 };
 
+// Search over the row of `shared`. All threads of the block call each function together, except for
+// amount_of().
 struct TokenSearch {
   SearchShared* shared;
 
@@ -65,9 +67,10 @@ struct TokenSearch {
   };
   struct Found {
     uint64_t key;
-    double mass;  // through this token
+    double mass;  // sum of p through this token
   };
 
+  // Returns the amount of `count` tokens of a bin whose integer weights sum to `weight`.
   __device__ Amount amount_of(int32_t count, uint64_t weight, int bin) const {
     return {count, shared->bins.scale(bin) * static_cast<double>(weight)};
   }
@@ -115,6 +118,7 @@ struct TokenSearch {
     return index;
   }
 
+  // Returns the range of all token keys of one of the row's bins.
   __device__ Range range_of_bin(int bin) const {
     const TokenKeys& keys = shared->keys;
     const WeightBins& bins = shared->bins;
@@ -158,8 +162,8 @@ struct TokenSearch {
     }
   }
 
-  // Collects the tokens of the range: weights and counts in bins of 2^shift keys, and up to
-  // kSearchThreads keys.
+  // Collects the tokens of the range: weights and counts in bins of 2^shift keys, the largest keys
+  // in bin 0, and up to kSearchThreads keys.
   __device__ void collect(const Range& range, int shift) const {
     const int t = static_cast<int>(threadIdx.x);
     shared->weights.low[t] = shared->weights.high[t] = shared->counts[t] = 0;
@@ -198,7 +202,8 @@ struct TokenSearch {
       }
   }
 
-  // Returns the first token at which the running amount satisfies the goal.
+  // Returns the first token at which the running amount satisfies the goal; if rounding errors
+  // leave none, the last one of the bin that choose() returns.
   __device__ Found find(const Goal& goal) const {
     constexpr int kBinBits = 9;
     static_assert(1 << kBinBits == kWeightBins);

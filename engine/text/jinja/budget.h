@@ -15,7 +15,7 @@ class Budget {
   ~Budget();
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
-  void take(int64_t steps);
+  void take(int64_t steps);  // as spend(), of this budget
 
  private:
   int64_t limit_, left_;
@@ -24,7 +24,7 @@ class Budget {
 // Spends steps of this thread's innermost Budget; fails if it has too few left. Without a Budget
 // nothing is counted.
 void spend(int64_t steps);
-void spend_bytes(size_t bytes);  // one step per 256 bytes
+void spend_bytes(size_t bytes);  // one step per 256 bytes, rounded down
 
 // Throws InputError for a template or its input.
 [[noreturn]] void fail(const std::string& what);

@@ -21,6 +21,7 @@ class Tokens {
   bool is_name(std::string_view s) const {
     return now().kind == TokenKind::kName && now().text == s;
   }
+  // take_: consume the token if it is this one, else return false. want_: consume it, else fail.
   bool take_symbol(std::string_view s);
   bool take_name(std::string_view s);
   void want_symbol(std::string_view s);
@@ -35,7 +36,8 @@ class Tokens {
 };
 
 inline constexpr int kMaxNesting = 200;  // of brackets and blocks in a source
-// Maximum operators, members and filters of an expression: each is a level of the evaluated tree.
+// Maximum number of operators, members and filters in an expression: each is a level of the
+// evaluated tree.
 inline constexpr int kMaxLinks = 2000;
 
 class ExpressionReader {

@@ -21,7 +21,7 @@ struct Limits {
 class Scope {
  public:
   explicit Scope(std::shared_ptr<Scope> around = nullptr) : around_(std::move(around)) {}
-  const Value* find(const std::string& name) const;
+  const Value* find(const std::string& name) const;  // nullptr: unknown
   void set(const std::string& name, Value value) { names_[name] = std::move(value); }
   // Adds the names of this scope that are looked up from now on to a set, which must outlive it.
   void record_reads(std::set<std::string>* names) { reads_ = names; }
@@ -38,11 +38,11 @@ struct Renderer {
   std::string out = {};
   // Byte ranges of `out` between {% generation %} tags, unless some were in captured text.
   std::vector<std::pair<size_t, size_t>> generated = {};
-  bool lost_generated = false;
+  bool lost_generated = false;  // some of these tags were in captured text
   int depth = 0;
   int levels = 0;
-  int captures = 0;  // enclosing captures: output becomes a value
-  std::shared_ptr<Scope> top = {};
+  int captures = 0;                                 // enclosing captures: output becomes a value
+  std::shared_ptr<Scope> top = {};                  // outside of all loops and macros
   Value given = {};                                 // output of a block, passed to its filters
   std::vector<std::weak_ptr<Object>> objects = {};  // objects that may refer to themselves
 
@@ -50,7 +50,7 @@ struct Renderer {
   void write(const std::string& text);
   // Returns the output of a block, captured instead of written.
   std::string written(const std::function<void()>& block);
-  // Checks the size of a value before it is created.
+  // Checks the size of a value before it is created; fails above Limits::output.
   void check_size(int64_t bytes) const;
 };
 
@@ -100,7 +100,7 @@ Filter find_filter(const std::string& name);
 Test find_test(const std::string& name);
 // value.name: a method of a string, list or dict, or a member; undefined if there is neither.
 Value attribute_of(Renderer& r, const Value& value, const std::string& name);
-// value[index]
+// value[index]; undefined if there is no such element.
 Value item_of(const Value& value, const Value& index);
 Value call(Renderer& r, const Value& function, Arguments arguments, int line);
 // "+", "-", "*", "/", "//", "%", "**", "~"

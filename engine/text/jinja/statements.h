@@ -27,7 +27,7 @@ struct If : Statement {
 struct For : Statement {
   Flow run(Renderer& r, const ScopePtr& scope) const override;
   Target target;
-  ExpressionPtr iterable, condition;
+  ExpressionPtr iterable, condition;  // condition: of the loop's "if"; null: none
   bool recursive = false;
   StatementBlock body, otherwise;
 
@@ -94,7 +94,7 @@ struct Jump : Statement {
 struct MacroParts {
   struct Parameter {
     std::string name;
-    ExpressionPtr fallback;
+    ExpressionPtr fallback;  // default value; null: none
   };
   std::string name;
   std::vector<Parameter> parameters;

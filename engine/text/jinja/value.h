@@ -27,7 +27,7 @@ struct Undefined {
 };
 struct None {};
 using Function = std::function<Value(Arguments&)>;
-// Integer of more than 64 bits, as written in JSON: printed and compared, no arithmetic.
+// Integer outside the range of int64_t, as written in JSON: printed and compared; arithmetic fails.
 struct LongInteger {
   std::shared_ptr<const std::string> digits;  // preceded by "-" if negative
 };
@@ -64,6 +64,7 @@ class Value {
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(v_); }
   bool is_none() const { return std::holds_alternative<None>(v_); }
+  // Access by type; null for values of other types.
   const bool* boolean() const { return std::get_if<bool>(&v_); }
   const int64_t* integer() const { return std::get_if<int64_t>(&v_); }
   const LongInteger* long_integer() const { return std::get_if<LongInteger>(&v_); }
@@ -143,7 +144,8 @@ Value from_json(const nlohmann::ordered_json& json);
 
 // Length in characters, not bytes.
 int64_t length_of(const std::string& text);
-// text[begin:end:step] by Python's rules; absent bounds are INT64_MIN.
+// text[begin:end:step] by Python's rules, in characters; absent bounds are INT64_MIN. Fails for
+// step 0.
 std::string slice_of(const std::string& text, int64_t begin, int64_t end, int64_t step);
 List slice_of(const List& list, int64_t begin, int64_t end, int64_t step);
 

@@ -23,11 +23,12 @@ void ring_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, in
                      std::span<const int> ring, int self);
 
 // All-reduce through shared memory (NodeWindow) inside each node; between nodes, one ring for each
-// slice of the window.
+// slice of the window. This and the window_ functions require that ensure_window() returned true.
 void node_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n);
 
 // In place over the pieces of piece_of(n, size, r), through the window of a group on one node.
-// Returns false and does nothing if a window slot cannot hold an element for each rank.
+// width: bytes per element. Returns false and does nothing if a window slot cannot hold an element
+// for each rank.
 bool window_reduce_scatter_pieces(Operation& op, DType dtype, ReduceOp reduce, void* data,
                                   int64_t n);
 bool window_all_gather_pieces(Operation& op, int64_t width, void* data, int64_t n);
@@ -38,15 +39,17 @@ void ring_all_gather(Operation& op, void* out, const void* in, int64_t bytes);
 void ring_reduce_scatter(Operation& op, DType dtype, ReduceOp reduce, void* out, const void* in,
                          int64_t n);
 // In place over the pieces of piece_of(n, size, r), which differ by at most one element. Both send
-// exactly (N - 1) n elements, summed over the ranks. reduce_scatter leaves partial sums in the
-// other ranks' pieces.
+// exactly (N - 1) n elements, summed over the ranks. After reduce_scatter the other ranks' pieces
+// are undefined.
 void ring_reduce_scatter_pieces(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n);
 void ring_all_gather_pieces(Operation& op, int64_t width, void* data, int64_t n);
 void tree_broadcast(Operation& op, void* data, int64_t bytes, int root);
+// out_bytes, in_bytes: by group rank; the pieces follow one another.
 void pairwise_all_to_all(Operation& op, std::byte* out, std::span<const int64_t> out_bytes,
                          const std::byte* in, std::span<const int64_t> in_bytes);
 void dissemination_barrier(Operation& op);
 
+// Strings of all ranks, by group rank; Error if one is longer than 64 MiB.
 std::vector<std::string> gather_strings(Operation& op, const std::string& mine);
 
 // Creates the group's node window on first use. Returns false on all ranks if some node cannot

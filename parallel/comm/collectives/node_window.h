@@ -8,6 +8,8 @@
 //      several nodes, the slice then passes around a ring of the nodes' ranks i) and into the
 //      result slot
 //   3. every rank copies the others' slices out of the result slot
+// An all-reduce of at most 4096 bytes on one node is shorter: every rank copies all of its tensor
+// into its slot and reduces all of the ranks' slots itself.
 // In reduce-scatter and all-gather each rank owns one piece of the tensor, and one part of each
 // rank's piece passes through at a time. Reduce-scatter: step 1 copies the other ranks' parts in,
 // step 2 reduces the rank's own part into its tensor. All-gather: step 1 copies the rank's own part
@@ -25,6 +27,7 @@ namespace trireme {
 
 class NodeWindow {
  public:
+  // Size of the shared memory for `ranks` ranks. slot_bytes: a positive multiple of 64.
   static int64_t required_bytes(int ranks, int64_t slot_bytes);
 
   // world_ranks: in slot order, for messages. spin: every rank has a free core, so that waiting may
@@ -32,11 +35,12 @@ class NodeWindow {
   NodeWindow(SharedMemory memory, std::vector<int> world_ranks, int self, int64_t slot_bytes,
              bool spin);
 
-  // Called by each rank i < slices with its slice of every piece; the slice may be empty.
+  // Called by each rank i < slices with its slice of every piece, unless the slice is empty.
   using BetweenNodes = std::function<void(void* slice, int64_t n)>;
 
-  // In place. The first `slices` ranks reduce; with between_nodes, `slices` must be the same on all
-  // nodes. Returns the bytes that this rank copied into the window.
+  // In place. The first `slices` ranks reduce; with between_nodes (not empty: several nodes),
+  // `slices` must be the same on all nodes. Returns the bytes that this rank copied into the
+  // window.
   int64_t all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t n, int slices,
                      const BetweenNodes& between_nodes, const OpInfo& op, Liveness& liveness);
 
@@ -44,6 +48,7 @@ class NodeWindow {
   // piece becomes the reduction in rank order; the other pieces keep their contents. all_gather:
   // every rank receives every piece. width: bytes per element. Both require fits(width) and return
   // the bytes that this rank copied into the window.
+  // True if a slot can hold an element for each rank.
   bool fits(int64_t width) const { return part_elements(width) > 0; }
   int64_t reduce_scatter(DType dtype, ReduceOp reduce, void* data, int64_t n, const OpInfo& op,
                          Liveness& liveness);

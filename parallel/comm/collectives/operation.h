@@ -26,7 +26,7 @@ struct GroupState {
   std::string window_problem;
   std::unique_ptr<NodeWindow> window;
 
-  uint64_t sequence = 0;  // collectives so far
+  uint64_t sequence = 0;  // number of the latest collective
   Traffic traffic;        // of operations; accessed only by the thread that runs one
   std::mutex posted_mutex;
   Traffic posted_traffic;  // posted messages and GPU calls, counted by the thread that starts them

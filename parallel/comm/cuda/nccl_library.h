@@ -10,7 +10,7 @@ namespace trireme::cuda {
 // NCCL's functions, by their names without "nccl".
 struct NcclLibrary {
   std::string reason;  // why it cannot be used; empty: usable
-  int version = 0;     // 22809
+  int version = 0;     // 22809: 2.28.9
 
   decltype(&ncclGetVersion) GetVersion = nullptr;
   decltype(&ncclGetUniqueId) GetUniqueId = nullptr;

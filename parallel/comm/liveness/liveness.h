@@ -90,8 +90,9 @@ class Liveness {
   // True while a debugger traces a silent rank of the host: waiting then does not time out.
   bool held() const { return held_.load(); }
 
-  // Throws Error(kLostRank) if a rank is lost, if `awaited` (world rank, or -1) has died or left,
-  // or if `waited` seconds exceed the timeout. Cheap enough to call every few milliseconds.
+  // Throws Error(kLostRank) if a rank is lost, if a rank of the board has died, if `awaited` (world
+  // rank of the board; -1: none) has left and `waited` is above two seconds, or if `waited` seconds
+  // exceed the timeout. Cheap enough to call every few milliseconds.
   void check(const OpInfo& op, int awaited, double waited);
   // Called while this rank waits inside an operation: progresses posted messages. Returns the delay
   // until the next call; zero: no call needed.
@@ -136,14 +137,14 @@ class Liveness {
 };
 
 // Wait loop that leaves the core to the awaited rank: spins briefly, yields, then sleeps in short
-// naps; checks liveness every few milliseconds. Time in which this process did not run, or in which
-// a debugger held a peer, does not count as waited.
+// naps; checks liveness every 20 milliseconds. awaited: as in Liveness::check(). Time in which this
+// process did not run, or in which a debugger held a peer, does not count as waited.
 class Patience {
  public:
   Patience(Liveness& liveness, const OpInfo& op)
       : liveness_(liveness), op_(op), checked_(std::chrono::steady_clock::now()) {}
   void step(int awaited);   // one pause; pauses get longer
-  void check(int awaited);  // only the liveness check, at most every few milliseconds
+  void check(int awaited);  // only the liveness check, at most every 20 milliseconds
  private:
   Liveness& liveness_;
   const OpInfo& op_;

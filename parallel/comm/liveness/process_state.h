@@ -6,7 +6,8 @@
 namespace trireme {
 
 struct ProcessState {
-  char letter = '?';    // as in /proc/PID/status: R, S, D, T (stopped), t, Z, ...; '?': unknown
+  // As in /proc/PID/status: R, S, D, T (stopped), t, Z, ...; '?': no such process, or not readable.
+  char letter = '?';
   bool traced = false;  // by a debugger
   // Crashed, and its core is being dumped: counts as dead, although it has not ended yet.
   bool dumping = false;

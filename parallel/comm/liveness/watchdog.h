@@ -27,8 +27,8 @@
 
 namespace trireme {
 
-// Prints one line for the user. Called from the watchdog's thread or by stop(), once for a loss and
-// once for a SIGTERM.
+// Prints one line for the user. Called from the watchdog's thread or by stop(), at most once for a
+// loss and once for a SIGTERM.
 using Announce = std::function<void(const std::string&)>;
 
 class Watchdog {

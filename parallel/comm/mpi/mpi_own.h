@@ -1,5 +1,6 @@
 // Collectives of the MPI library itself over all ranks, for comparison (`trireme bench comm`). Only
-// in a world whose backend is "mpi", and only while none of our operations is in progress.
+// in a world whose backend is "mpi", and only while none of our operations is in progress. An MPI
+// error ends the program.
 #pragma once
 
 #include "parallel/comm/liveness/traffic.h"

@@ -23,13 +23,14 @@ struct RankSockets {
   std::vector<Socket> life_lines;
 };
 
-// Connects the ranks. Listens at one address only: rank 0 at MASTER_ADDR, another rank at the
-// address from which it reaches rank 0, unless listen_address names another. Listens at all
-// interfaces if listen_address is "*", and on rank 0 if MASTER_ADDR is a name of its own host that
-// resolves to loopback. Connections that do not prove to be ranks of this run are closed, the first
-// ten with a warning; they delay no rank, since all connections are served at once and each has a
-// limited time.
-// Error(kLostRank) if not all ranks join in time, InputError if they do not belong together.
+// Connects the ranks. Each listens at one address: at listen_address if that is set; otherwise rank
+// 0 at MASTER_ADDR, and another rank at the address from which it reaches rank 0. A rank listens at
+// all interfaces if listen_address is "*", and rank 0 also if MASTER_ADDR is a name of its own host
+// that resolves to loopback. Rank 0 with an inherited listener uses only that. Connections that do
+// not prove to be ranks of this run are closed, the first ten with a warning; they delay no rank,
+// since all connections are served at once and each has a limited time. Error(kLostRank) if not all
+// ranks join in time or a RANK is not unique. InputError if the secrets or the values of WORLD_SIZE
+// differ, or if this rank cannot resolve or listen at its address.
 RankSockets connect_ranks(const TcpOptions& options);
 
 }  // namespace trireme

@@ -15,7 +15,8 @@ std::string make_secret();
 
 inline constexpr size_t kProofBytes = 32;
 // HMAC-SHA256 over the parts, each preceded by its length, so that no two lists of parts have the
-// same proof. The secret may be empty: the proof then shows only that the peer speaks the protocol.
+// same proof. Returns kProofBytes raw bytes. The secret may be empty: the proof then shows only
+// that the peer speaks the protocol.
 std::string secret_proof(const std::string& secret, std::initializer_list<std::string_view> parts);
 // Comparison whose duration does not depend on which bytes differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b);

@@ -27,14 +27,15 @@ struct TcpAddress {
 TcpAddress local_address(const Socket& socket);
 TcpAddress peer_address(const Socket& socket);
 
-// All addresses of a host name. InputError that names `variable` if the name is unknown.
+// All addresses of a host name. InputError that names `variable` if the name is unknown or has no
+// IPv4 or IPv6 address.
 std::vector<TcpAddress> resolve_tcp(const std::string& variable, const std::string& host, int port);
 bool is_literal_address(const std::string& host);
 // Address of all interfaces of this machine: IPv6 and IPv4 if the kernel has both.
 TcpAddress any_tcp_address(int port);
 
 // Both return a closed Socket (open() is false) and set errno on failure.
-Socket listen_at(const TcpAddress& address);
+Socket listen_at(const TcpAddress& address);  // port 0: any free one
 // Returns a blocking socket. Stops waiting for an address that drops packets (a firewall, a full
 // queue) at `end`, with ETIMEDOUT.
 Socket connect_to(const TcpAddress& address, std::chrono::steady_clock::time_point end =

@@ -18,7 +18,7 @@ struct SendPart {
 };
 
 struct RecvPart {
-  int from = 0;
+  int from = 0;  // world rank
   int tag = 0;
   void* data = nullptr;
   int64_t bytes = 0;  // the message must have exactly this size
@@ -110,6 +110,7 @@ struct TcpOptions {
 };
 std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options);
 
+// Throws Error: world rank `from` sent a message of `got` bytes instead of `wanted`.
 [[noreturn]] void fail_message_size(const OpInfo& op, int from, int64_t got, int64_t wanted);
 
 }  // namespace trireme

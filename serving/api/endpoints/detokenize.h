@@ -11,13 +11,14 @@
 namespace trireme {
 
 struct DetokenizeRequest {
-  std::string model;
+  std::string model;  // "": the served model
   std::vector<int32_t> tokens;
-  bool skip_special = true;
-  std::vector<std::string> unknown;
+  bool skip_special = true;          // leaves control tokens out of the text
+  std::vector<std::string> unknown;  // unknown fields, which were ignored
 };
 
-// Parses a body. ApiError that names the field: 400, or 501 if the server does not support it.
+// Parses a body. ApiError 400 for a body that is not a JSON object; else ApiError that names the
+// field: 400 if it is invalid, 501 if the server does not support it.
 DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kDetokenizeEndpoint;

@@ -10,13 +10,15 @@
 
 namespace trireme {
 
-// Adapter to load or unload; `path` is empty for unloading.
+// Adapter to load or unload.
 struct AdapterRequest {
+  // name: its model id; path: of its directory on the server, empty for unloading.
   std::string name, path;
-  std::vector<std::string> unknown;
+  std::vector<std::string> unknown;  // unknown fields, which were ignored
 };
 
-// Parses a body. ApiError that names the field: 400, or 501 if the server does not support it.
+// Parses a body. ApiError 400 for a body that is not a JSON object; else ApiError that names the
+// field: 400 if it is invalid, 501 if the server does not support it.
 AdapterRequest parse_load_adapter(std::string_view body, const RequestLimits& limits = {});
 AdapterRequest parse_unload_adapter(std::string_view body, const RequestLimits& limits = {});
 

@@ -1,4 +1,5 @@
-// Status endpoints, which only report: models, health, version, metrics, OpenAPI document.
+// Status endpoints, which only report: GET /v1/models, /v1/models/ID, /version, /metrics, /health,
+// /health/live, /health/ready and /openapi.json.
 #pragma once
 
 #include "serving/api/endpoint.h"

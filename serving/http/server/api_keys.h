@@ -1,5 +1,5 @@
-// API keys and their access rights. Only digests of keys are stored; they are compared in constant
-// time.
+// API keys and their access rights. Only SHA-256 digests of keys are stored; they are compared in
+// constant time.
 #pragma once
 
 #include <array>
@@ -22,7 +22,8 @@ class ApiKeys {
           bool open_metrics = false);
 
   bool empty() const { return keys_.empty(); }
-  // Checks the Authorization header, "Bearer KEY" (nullptr: absent). Throws ApiError 401 or 403.
+  // Checks the Authorization header, "Bearer KEY" (nullptr: absent). Throws ApiError 401 if a key
+  // is needed and is missing or unknown, 403 if `access` needs an admin's key and this is none.
   // Returns a name for the key: equal for equal keys, and independent of the key's text; "" if the
   // server has at most one key or `access` needs none.
   std::string check(const std::string* authorization, Access access) const;
@@ -39,8 +40,9 @@ class ApiKeys {
 };
 
 // Reads API keys from a file: one per line, trimmed. Ignores empty lines and lines that begin with
-// #. InputError when the file cannot be read, is too large or has no key. Logs a warning when every
-// user of the machine may read the file.
+// #. InputError when the file is not a regular file, cannot be read, has no key, more than 10,000
+// keys or a line of more than 4096 bytes. Logs a warning when every user of the machine may read
+// the file.
 std::vector<std::string> read_api_keys(const std::string& path);
 
 }  // namespace trireme

@@ -15,10 +15,10 @@ namespace trireme {
 
 class ByteBudget {
  public:
-  // whole: budget that contains this one; bytes are taken from it as well.
+  // whole: budget that contains this one; bytes are taken from it as well. nullptr: none.
   explicit ByteBudget(int64_t bytes, std::shared_ptr<ByteBudget> whole = {})
       : left_(bytes), whole_(std::move(whole)) {}
-  // False: too few bytes are left; takes none.
+  // False: too few bytes are left in this budget or in `whole`; takes none.
   bool take(int64_t bytes) {
     if (!take_own(bytes)) return false;
     if (whole_ == nullptr || whole_->take(bytes)) return true;
@@ -29,7 +29,7 @@ class ByteBudget {
     left_ += bytes;
     if (whole_ != nullptr) whole_->give_back(bytes);
   }
-  int64_t left() const { return left_; }
+  int64_t left() const { return left_; }  // without regard to `whole`
 
  private:
   bool take_own(int64_t bytes) {
@@ -45,9 +45,11 @@ class ByteBudget {
 };
 
 // One budget for all requests, and within it one per tenant, so that no API key uses up the bytes
-// of the others. Requests of tenant "" (the server has at most one key) may use all bytes.
+// of the others. Requests of tenant "" (ApiKeys::check: the server has at most one key, or the
+// endpoint needs none) may use all bytes.
 class TenantBudgets {
  public:
+  // Both in bytes.
   TenantBudgets(int64_t all, int64_t per_tenant)
       : all_(std::make_shared<ByteBudget>(all)), per_tenant_(per_tenant) {}
   // tenant: HttpRequest::tenant, from the server's own list of keys, which bounds the number of
@@ -104,7 +106,9 @@ class HeldBytes {
  public:
   HeldBytes(int64_t max_bytes, int64_t always, std::shared_ptr<ByteBudget> all)
       : max_bytes_(max_bytes), always_(always), share_(std::move(all)) {}
-  // Sets the number of buffered bytes. False: over the limit of the request, or of the budget.
+  // Sets bytes(), the number of buffered bytes. False: they exceed max_bytes, or too few bytes are
+  // left in the budget; then the share of the budget is unchanged. A share shrinks only when
+  // `bytes` is at most `always`: then it is returned.
   bool set(int64_t bytes) {
     bytes_ = bytes;
     if (bytes > max_bytes_) return false;

@@ -11,15 +11,16 @@
 
 namespace trireme {
 
-// Runs on the single thread of its socket's io_context.
+// Runs on the single thread of its socket's io_context. Owns itself from start() until the
+// connection has closed.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionSlot> slot,
              std::unique_ptr<HttpTransport> transport);
   ~Connection();
-  void start(bool tls);
+  void start(bool tls);  // tls: begins with the TLS handshake
   // Closes the connection when it is idle. A client that has not sent a request yet has
-  // limits.unasked_time to send one. Any thread.
+  // HttpLimits::unasked_time (limits.h) to send one. Any thread.
   void leave_when_idle();
 
  private:

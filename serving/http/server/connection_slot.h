@@ -1,5 +1,5 @@
-// Slot of a connection. The number of slots is limited per server and per client address. For .cpp
-// files only (includes Asio).
+// Slot of a connection. The number of slots is limited per server and per client address
+// (HttpLimits, limits.h). For .cpp files only (includes Asio).
 #pragma once
 
 #include <boost/asio/ip/address.hpp>

@@ -10,6 +10,7 @@ namespace trireme {
 struct HandlerCall final : WorkerTask {
   // Owns `body` and its share, since it may outlive the exchange.
   HandlerCall(const HttpExchange& exchange, std::string body, ByteShare share);
+  // Calls the handler and sets `result`; an exception becomes an error response. Frees the body.
   void run() override;
 
   HttpRequest request;
@@ -18,7 +19,8 @@ struct HandlerCall final : WorkerTask {
 };
 
 // Runs the call on a worker. Sets exchange.refusal if admission or the work queue rejects it, or if
-// the request's time limit passes. False: the peer has disconnected.
+// the request's time limit passes. False: the peer has disconnected (not checked for GET, whose
+// client may have closed its sending half).
 TimedTransport::Awaitable<bool> run_at_worker(HttpExchange& exchange,
                                               const std::shared_ptr<HandlerCall>& call,
                                               TimedTransport& transport);

@@ -1,5 +1,5 @@
-// One HTTP exchange: a request and its response, from the complete head of the request to the end
-// of the response.
+// One HTTP exchange: a request and its response, from the complete head of the request, or its
+// rejection, to the end of the response.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-// Counted in the server's state while it exists; reported to on_request at the end.
+// Counted in ServerState::exchanges while it exists; reported to its on_request at the end.
 struct HttpExchange {
   using Clock = std::chrono::steady_clock;
 
@@ -21,20 +21,21 @@ struct HttpExchange {
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
 
-  // End of the request's own time limit (X-Request-Timeout-Ms).
+  // End of the request's own time limit (X-Request-Timeout-Ms); time_point::max() without one.
   Clock::time_point deadline() const;
-  bool is_chunked() const { return request.head.version >= 11; }  // framing of a streaming response
+  // Framing of a streaming response: chunks, or for HTTP/1.0 none until the connection closes.
+  bool is_chunked() const { return request.head.version >= 11; }
   bool expects_continue() const;  // the client waits for 100 Continue before it sends the body
 
   ServerState& state;
-  HttpRequest request;  // without its body
-  const Route* route = nullptr;
-  std::optional<ApiError> refusal;
-  std::string other_methods;  // methods of the path, if the request's is not among them
-  Headers origin_headers;     // CORS headers of its response (AllowedOrigins)
-  bool keep = true;           // the connection stays open after the response
-  int status = 0;             // of the response
-  int64_t body_bytes = 0;     // size of the request's body
+  HttpRequest request;              // without its body
+  const Route* route = nullptr;     // nullptr: none, or not known yet
+  std::optional<ApiError> refusal;  // error to respond with instead of the handler's result
+  std::string other_methods;        // methods of the path, if the request's is not among them
+  Headers origin_headers;           // CORS headers of its response (AllowedOrigins)
+  bool keep = true;                 // the connection stays open after the response
+  int status = 0;                   // of the response; 0: none has begun
+  int64_t body_bytes = 0;           // size of the request's body; 0 unless it was read completely
 
  private:
   void report() const;

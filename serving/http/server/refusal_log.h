@@ -1,5 +1,5 @@
-// Rate-limited log of requests refused with 401 or 403: brute-force attempts are visible but do not
-// fill the log.
+// Rate-limited log of requests refused with 401 or 403 (but not of CORS preflights): brute-force
+// attempts are visible but do not fill the log.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ class RefusalLog {
   static constexpr int kLines = 5;  // per period; the rest is only counted
   static constexpr std::chrono::seconds kPeriod{60};
 
-  // Logs or counts a refusal. peer: an address; route: a path of the server's routes, or empty.
+  // Logs or counts a refusal. peer: an address; route: path of the matching route, empty if none.
   // Logs neither the key nor any other text of the client. Any thread.
   void note(const std::string& peer, const std::string& route, const ApiError& error,
             Clock::time_point now = Clock::now());

@@ -1,7 +1,8 @@
 // Incremental parser of HTTP/1.1 requests (RFC 9112), with limits. It is stricter than the RFC
 // where leniency enables attacks: lines must end with CRLF; headers must not be folded;
 // Content-Length must occur at most once, and not together with Transfer-Encoding, which must be
-// "chunked". A target in absolute form is converted to its path and host.
+// "chunked". Content-Type, Authorization and X-Request-Timeout-Ms must not be repeated either. A
+// target in absolute form ("http://HOST/PATH?QUERY") is converted to "/PATH?QUERY" and the host.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,8 @@ namespace trireme {
 
 class RequestReader {
  public:
+  // kHead, kBody: this part is not complete yet. kDone: the request is. kRefused: refusal() has the
+  // reason.
   enum class State { kHead, kBody, kDone, kRefused };
 
   // all_bodies: budget of all requests' bodies. The limits must outlive this object.
@@ -25,11 +28,13 @@ class RequestReader {
   RequestReader& operator=(const RequestReader&) = delete;
 
   // Parses `bytes`, all received bytes that are not consumed yet. Returns the number consumed,
-  // possibly 0. Stops at the end of the head, then at the end of the body.
+  // possibly 0: a head is consumed as a whole. Stops at the end of the head, then at the end of the
+  // body. Consumes nothing in kDone and kRefused.
   size_t feed(std::string_view bytes);
   State state() const { return state_; }
-  bool begun() const { return begun_; }              // at least one byte of the request has arrived
-  const RequestHead& head() const { return head_; }  // valid once state() is past kHead
+  bool begun() const { return begun_; }  // at least one byte of the request has arrived
+  // Complete once state() is past kHead; for kRefused possibly empty or incomplete.
+  const RequestHead& head() const { return head_; }
   // Drops the body: its rest is parsed, but not stored.
   void discard_body() {
     keep_body_ = false;

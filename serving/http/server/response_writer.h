@@ -18,10 +18,11 @@ class ResponseWriter {
   ResponseWriter(TimedTransport& transport, const ServerState& state)
       : transport_(transport), state_(state) {}
 
-  // Writes a complete response. Returns whether the connection stays open.
+  // Writes a complete response, for HEAD without its body. Returns whether the connection stays
+  // open: false also if the write has failed.
   Awaitable<bool> write_whole(HttpExchange& exchange, const HttpResponse& whole);
   // Writes events of a stream, possibly none: after the head if `begins`, with the end of the
-  // stream if `ends`. False: the peer has disconnected.
+  // stream if `ends`. False: the write has failed (TimedTransport::write).
   Awaitable<bool> write_events(HttpExchange& exchange, const std::string& events, bool begins,
                                bool ends);
 

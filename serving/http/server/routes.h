@@ -30,8 +30,8 @@ struct Route {
 class Routes {
  public:
   void add(Route route);
-  // nullptr: no route matches. If the path has routes for other methods, `other_methods` lists
-  // those: "GET, HEAD, POST".
+  // First route added that matches; "HEAD" finds GET routes. nullptr: none. Then `other_methods`
+  // lists the methods of the routes of the path, as in "GET, HEAD, POST"; "": it has none.
   const Route* find(std::string_view method, std::string_view path,
                     std::string& other_methods) const;
 

@@ -19,7 +19,7 @@ struct HttpConfig {
   std::string host = "127.0.0.1";  // IPv4, IPv6 with or without brackets, or "localhost"
   int port = 8000;                 // 0: any free port
   int threads = 2;                 // threads that serve connections
-  int workers = 2;                 // threads that parse requests and tokenize
+  int workers = 2;                 // threads of the WorkQueue: parse requests, tokenize
   HttpLimits limits = {};
   std::optional<TlsFiles> tls = {};
   ApiKeys keys = {};
@@ -34,7 +34,7 @@ struct HttpConfig {
 struct RequestSummary {
   std::string handler;  // path of the route, or "none"
   std::string method;
-  int status = 0;
+  int status = 0;          // 0: the peer disconnected before a response began
   double seconds = 0;      // from the complete head of the request to the end of the response
   int64_t body_bytes = 0;  // size of the request's body
 };

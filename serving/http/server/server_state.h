@@ -31,14 +31,14 @@ struct ServerState {
   const HttpConfig config;
   const Routes routes;
   const std::function<void(const RequestSummary&)> on_request;
-  bool local_names_only = false;
-  const std::shared_ptr<ByteBudget> all_bodies;
-  std::atomic<int64_t> connections{0}, exchanges{0};
+  bool local_names_only = false;                      // HeadRules (head_checks.h)
+  const std::shared_ptr<ByteBudget> all_bodies;       // bytes of the bodies of all requests
+  std::atomic<int64_t> connections{0}, exchanges{0};  // numbers of existing ones
   std::atomic<bool> draining{false};
   RefusalLog refusals;
   WorkQueue workers;                          // stopped before the io_contexts are destroyed
   std::mutex mutex;                           // guards all below
-  std::map<std::string, int64_t> of_address;  // connections by address group
+  std::map<std::string, int64_t> of_address;  // connections by address group (connection_slot.h)
   std::map<const Connection*, std::weak_ptr<Connection>> open;
 };
 

@@ -17,11 +17,11 @@
 namespace trireme {
 
 struct WorkLimits {
-  int64_t jobs = 1024;
+  int64_t jobs = 1024;  // waiting
   int64_t bytes =
       int64_t{64} << 20;  // bodies of waiting jobs; while none waits, any size is accepted
-  // Jobs with larger bodies occupy at most all threads but one (at least one), so that small jobs
-  // do not wait for large ones only.
+  // Bytes. Jobs with larger bodies run on at most all threads but one, so that small jobs do not
+  // wait for large ones. A single thread runs both.
   int64_t large = int64_t{256} << 10;
 };
 
@@ -38,14 +38,16 @@ class WorkQueue {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  // Queues work. The ticket has number 0 if it is refused: the queue is full, the tenant has used
-  // its share (tenant_share), or the queue has stopped. Exceptions of `work` are logged.
+  // Queues work. bytes: size of the request's body that waits with it. The ticket has number 0 if
+  // the work is refused: the queue is full, the tenant's waiting jobs use up its share
+  // (tenant_share, engine/core/fair_queue.h), or the queue has stopped. Exceptions of `work` are
+  // logged.
   Ticket push(const std::string& tenant, int64_t bytes, std::function<void()> work);
-  // Removes waiting work. False: the work has begun, or has ended.
+  // Removes waiting work. False: the work has begun, has ended, or was dropped by stop().
   bool withdraw(const Ticket& ticket);
   // Waits for running work; drops waiting work.
   void stop();
-  int64_t waiting() const;
+  int64_t waiting() const;  // number of jobs
 
  private:
   struct Job {

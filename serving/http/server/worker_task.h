@@ -16,13 +16,13 @@ struct WorkerTask {
   WorkerTask(const WorkerTask&) = delete;
   WorkerTask& operator=(const WorkerTask&) = delete;
   virtual ~WorkerTask() = default;
-  virtual void run() = 0;
+  virtual void run() = 0;  // must not throw: `done` would stay false
 
   bool done = false;  // written on the connection's thread only
 };
 
 // Runs the task on a worker, then sets `done` on the connection's thread and notifies the
-// transport. The ticket is false if the workers have refused the task.
+// transport. bytes: as for WorkQueue::push. The ticket is false if the queue has refused the task.
 WorkQueue::Ticket submit_task(WorkQueue& workers, const std::string& tenant, int64_t bytes,
                               const std::shared_ptr<WorkerTask>& task, TimedTransport& transport);
 

@@ -6,9 +6,10 @@
 //
 // With several tenants (API keys), those that have sequences share both limits equally. A single
 // active tenant leaves half for others, but may always have `running` sequences. A tenant above its
-// share keeps its sequences, and gets 429 until it is below. A tenant without sequences may always
-// submit one, even when there are `running` + `waiting` of them: there are only as many tenants as
-// keys. Other refusals are 503, or 429 while no other tenant has sequences.
+// share keeps its sequences, and gets 429 until it is below. A tenant without sequences may submit
+// one even when there are `running` + `waiting` of them: there are only as many tenants as keys.
+// The limit on prompt tokens still applies to it. Other refusals are 503, or 429 while no other
+// tenant has sequences.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,12 @@
 namespace trireme {
 
 struct AdmissionLimits {
-  int64_t running = 256;
-  int64_t waiting = 1024;
-  int64_t waiting_tokens = INT64_MAX;
-  bool several_tenants = false;
+  int64_t running = 256;               // sequences
+  int64_t waiting = 1024;              // sequences
+  int64_t waiting_tokens = INT64_MAX;  // prompt tokens
+  bool several_tenants = false;        // the server has several API keys
 
-  // Maximum sequences of one of `active` tenants.
+  // Maximum sequences of one of `active` tenants; all sequences without several_tenants.
   int64_t share(int64_t active) const;
   // Maximum sequences of one request: a request for more could never be admitted.
   int64_t max_request_sequences() const { return share(1); }
@@ -46,8 +47,10 @@ class Admission {
     ~Ticket();
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
-    void set_prompt_tokens(int64_t tokens);  // once known; 0 once computed
-    void end_sequence();                     // one of its sequences has ended
+    // Sets the prompt tokens not computed yet, without a check of the limits: when their number is
+    // known, and whenever a prompt is computed.
+    void set_prompt_tokens(int64_t tokens);
+    void end_sequence();  // one of its sequences has ended
 
    private:
     Admission& admission_;
@@ -62,9 +65,9 @@ class Admission {
                                 int64_t prompt_tokens);
   // Refuses every request with 503, this code and message. Empty code: admits again.
   void close(const std::string& code, const std::string& message);
-  void check_open() const;  // ApiError 503 while closed
-  int64_t sequences() const;
-  int64_t prompt_tokens() const;
+  void check_open() const;        // ApiError 503 while closed
+  int64_t sequences() const;      // unfinished, of all tenants
+  int64_t prompt_tokens() const;  // not computed yet, of all tenants
 
  private:
   void check_locked(const std::string& tenant, int64_t sequences, int64_t tokens) const;

@@ -15,8 +15,8 @@
 namespace trireme {
 
 struct BeamWork {
-  // max_tokens limits the length of the search's completions. Of `choice` only prompt_logprobs is
-  // used.
+  // max_tokens limits the length of the search's completions. Of sampling_params only
+  // prompt_logprobs is used.
   std::vector<SequenceRequest> prompts;
   size_t n = 1;                 // completions returned per prompt
   BeamSearchConfig search;      // its max_tokens is ignored
@@ -55,12 +55,13 @@ class BeamTask final : public ResponseProducer {
     std::vector<SequenceId> ids = {};                       // of this round; 0: it has ended
     std::vector<std::vector<TokenLogprob>> following = {};  // top next tokens, by beam
     size_t open = 0;  // number of sequences of this round that have not ended
-    // First sequence; later ones run on its replica, whose prefix cache has the prompt.
+    // First sequence of the search (0: none yet); later ones run on its replica, whose prefix cache
+    // has the prompt.
     SequenceId first = 0;
-    bool reported = false;                 // its end has been counted in the metrics
-    std::vector<OutputToken> prompt = {};  // log-probabilities of the prompt
-    int64_t cached_prompt = 0;
-    Clock::time_point begun = {}, first_token = {};
+    bool reported = false;                           // its end has been counted in the metrics
+    std::vector<OutputToken> prompt = {};            // log-probabilities of the prompt
+    int64_t cached_prompt = 0;                       // prompt tokens found in the prefix cache
+    Clock::time_point begun = {}, first_token = {};  // first step; end of the first round
   };
   void begin_round(size_t number);
   int64_t bytes_of(const std::vector<BeamEvent>& events) const;
@@ -82,7 +83,7 @@ class BeamTask final : public ResponseProducer {
   WholeBody body_;
   // Pins one version of the weights until the last round.
   std::shared_ptr<WeightsHold> hold_ = std::make_shared<WeightsHold>();
-  Clock::time_point entered_;  // time of submission to the engine
+  Clock::time_point entered_;  // time of submission of the first rounds to the engine
 };
 
 }  // namespace trireme

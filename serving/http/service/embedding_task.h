@@ -18,10 +18,12 @@ namespace trireme {
 
 struct EmbeddingWork {
   std::vector<SequenceRequest> texts;
-  size_t dimensions = 0;
-  bool normalizes = true;
-  size_t at_a_time = 1;  // maximum texts in the engine at once, admitted by `ticket`
-  HeldBytes held;        // for the response
+  size_t dimensions = 0;   // as for EmbeddingResponse (embedding.h)
+  bool normalizes = true;  // likewise
+  size_t at_a_time = 1;    // maximum texts in the engine at once, admitted by `ticket`
+  HeldBytes held;          // for the response: already set to its estimated size
+  // Returns the response body. embeddings: one vector per text, in order; prompt_tokens: of all
+  // texts.
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
                             int64_t prompt_tokens)>
       write_body = {};
@@ -41,11 +43,11 @@ class EmbeddingTask final : public ResponseProducer {
 
  private:
   struct Results {
-    std::vector<std::vector<float>> embeddings;
-    std::vector<bool> ended;  // by text
-    size_t ends = 0;
-    Failure error;
-    bool may_retry = false;  // the engine has failed, not the request
+    std::vector<std::vector<float>> embeddings;  // by text
+    std::vector<bool> ended;                     // by text
+    size_t ends = 0;                             // number of ended texts
+    Failure error;                               // the first one
+    bool may_retry = false;                      // the engine has failed, not the request
   };
   static void put(Mailbox<Results>& mailbox, size_t text, size_t dimensions, bool normalizes,
                   SequenceEvent& event);

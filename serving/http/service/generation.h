@@ -17,8 +17,9 @@ inline constexpr int64_t kBytesPerToken = 4;
 // key, same cache_salt and same adapter (an adapter that is loaded again counts as another).
 std::string salt_of(const ServedId& model, const std::string& tenant, const std::string& salt);
 
-// Returns a pending response. ApiError when the model is not served, or a prompt is empty or leaves
-// no room for the requested tokens.
+// Returns a pending response. prompts: token ids of each. ticket: admission of all choices; this
+// sets its number of prompt tokens. ApiError 404 when the model is not served, 400 when a prompt is
+// empty or leaves no room for the requested tokens.
 HandlerResult generate(ServiceContext& service, const HttpRequest& http,
                        const GenerationRequest& request, ResponseForm form,
                        std::vector<std::vector<int32_t>> prompts,

@@ -1,5 +1,5 @@
-// Generation task of a completion or chat request: submits its sequences to the engine when it
-// starts, and cancels them when the request is cancelled.
+// Generation task of a completion or chat request: compiles its grammar, if any, submits its
+// sequences to the engine, and cancels them when the request is cancelled.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,17 @@
 
 namespace trireme {
 
-// Limits on approximate bytes buffered for responses: unread tokens of a stream, or the body of a
-// non-streamed response until it is sent.
+// Limits on approximate bytes buffered for responses.
 struct ResponseLimits {
-  int64_t unread = int64_t{4} << 20;   // per request; above it the request is cancelled
-  int64_t whole = int64_t{64} << 20;   // per request; above it the request fails
-  int64_t always = int64_t{64} << 10;  // per request, not counted; the excess counts in `all`
-  int64_t all = int64_t{512} << 20;
+  // Per request: output of the engine that the connection's thread has not read yet, mostly because
+  // the client reads a stream too slowly. Above it the request fails with 408.
+  int64_t unread = int64_t{4} << 20;
+  // Per request: the body of a non-streamed response until it is sent, or events that a stream
+  // writes at once. Above it the request fails with 400.
+  int64_t whole = int64_t{64} << 20;
+  // Per request, in each of these two: bytes that are not counted. The excess counts in `all`.
+  int64_t always = int64_t{64} << 10;
+  int64_t all = int64_t{512} << 20;  // of all requests
   // Per API key, within `all`; with at most one key a request may use all.
   int64_t of_a_key = int64_t{256} << 20;
 };
@@ -35,26 +39,27 @@ struct RequestedCounts {
 };
 
 struct GenerationWork {
-  std::vector<SequenceRequest> prompts;  // n choices for each
-  size_t n = 1;
+  std::vector<SequenceRequest> prompts;
+  size_t n = 1;  // choices computed for each prompt
   GenerationResponse response;
   RequestedCounts requested = {};
   bool stream = false;
   std::unique_ptr<Admission::Ticket> ticket;
   std::chrono::steady_clock::time_point arrival;
   ResponseLimits limits = {};
-  std::shared_ptr<ByteBudget> all_responses;
+  std::shared_ptr<ByteBudget> all_responses;  // budget of the tenant (ServiceContext::responses)
   // Grammar of the completions, and the request's field that sets it. It is compiled before the
   // sequences are submitted.
   std::optional<GrammarSource> grammar = {};
   std::string grammar_param = {};
-  std::string tenant = {};
-  GrammarCompiler* compiler = nullptr;     // nullptr without a grammar
+  std::string tenant = {};                 // HttpRequest::tenant
+  GrammarCompiler* compiler = nullptr;     // may be nullptr without a grammar
   std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)
 };
 
-// Error of a response that exceeds its own limit, or the budget of all responses. way_out: advice
-// to the client; param: the field to change.
+// Error of a response for which held.set() has failed: 400 if it exceeds its own limit, 503 if it
+// exceeds the budget of all responses. For 400, way_out: advice to the client; param: the field to
+// change.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
 // Error of a failed sequence: 400 if its constraints allow no token; 503, which may be retried, if
 // grammars have no memory left or may_retry (the engine has failed, not the request); else 500.
@@ -80,10 +85,10 @@ class GenerationTask final : public ResponseProducer {
   };
   struct PendingEvents;  // contents of the mailbox
   struct Choice {
-    SequenceId id = 0;
+    SequenceId id = 0;  // 0: not submitted yet
     bool started = false, ended = false;
-    Clock::time_point begun, first_token, last_token;
-    int64_t tokens = 0;
+    Clock::time_point begun, first_token, last_token;  // begun: its first step
+    int64_t tokens = 0;                                // generated
   };
   int64_t bytes_to_copy() const;
   void enter(const std::shared_ptr<const TextRule>& rule);

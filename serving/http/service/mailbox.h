@@ -11,15 +11,15 @@
 
 namespace trireme {
 
-// Thread-safe. A callback that gets the contents has exclusive access to them, and must not call
-// the mailbox.
+// Thread-safe. A callback that gets the contents has exclusive access to them. Callbacks and `wake`
+// must not call the mailbox.
 template <class Contents>
 class Mailbox {
  public:
   template <class... Args>
   explicit Mailbox(Args&&... args) : contents_{std::forward<Args>(args)...} {}
 
-  // Puts are ignored before open() and after close().
+  // Puts are ignored before open() and after close(), and call `wake` only between the two.
   void open(std::function<void()> wake) {
     const std::lock_guard lock(mutex_);
     wake_ = std::move(wake);
@@ -31,7 +31,8 @@ class Mailbox {
   }
 
   // Calls put(contents), which returns whether to wake the reader. Does not throw, as the engine's
-  // thread requires: failure() reports data that was lost because memory ran out.
+  // thread requires: if `put` throws, which it does only when memory has run out, the data is lost
+  // and failure() reports that.
   template <class Put>
   void put(Put&& put) noexcept {
     const std::lock_guard lock(mutex_);

@@ -25,24 +25,27 @@ struct TextField {
 class PromptEncoder {
  public:
   // Both must outlive this object. chat: nullptr: conversations are rejected. adds_special: false:
-  // texts never get the tokenizer's special tokens, whatever the request says.
+  // texts never get the tokenizer's special tokens, even with add_special; conversations may.
   PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* chat, bool adds_special);
 
-  // Encodes a prompt. ApiError 400, before tokenizing, if the text is certain to have more than
-  // max_tokens tokens.
+  // Encodes a prompt; token ids are returned as they are. ApiError 400, before tokenizing, if the
+  // text has so many bytes that it must have more than max_tokens tokens. The result may
+  // nevertheless be longer than max_tokens.
   std::vector<int32_t> encode(const Prompt& prompt, bool add_special,
                               std::optional<int64_t> max_tokens = {},
                               const TextField& field = {}) const;
-  // Same, truncated to `kept` tokens, which include the special tokens around the text: its last
-  // tokens if keeps_end, else its first.
+  // Encodes a prompt of any size, truncated to at most `kept` tokens: the special tokens around the
+  // text, and the last tokens of the text if keeps_end, else its first.
   std::vector<int32_t> encode_part(const Prompt& prompt, bool add_special, int64_t kept,
                                    bool keeps_end) const;
   struct Chat {
     std::vector<int32_t> tokens;
-    std::vector<std::string> unread_members;  // keys of messages whose text the template ignored
+    // Names of members of messages, such as "name", whose text the template ignored.
+    std::vector<std::string> unread_members;
   };
-  // Encodes a conversation, given as the variables of the chat template. ApiError 400 when the
-  // template refuses it, or ignores its tools or documents.
+  // Encodes a conversation, given as the variables of the chat template. ApiError 400 when there is
+  // no chat template, when the template refuses the conversation or ignores its tools or documents,
+  // and for max_tokens as encode().
   Chat encode_chat(const nlohmann::ordered_json& variables, bool add_special,
                    std::optional<int64_t> max_tokens = {}) const;
 

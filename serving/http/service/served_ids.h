@@ -31,17 +31,18 @@ class ServedIds {
   ServedIds(const ServedIds&) = delete;
   ServedIds& operator=(const ServedIds&) = delete;
 
-  std::optional<ServedId> find(const std::string& id) const;
+  std::optional<ServedId> find(const std::string& id) const;  // nullopt: not served
   std::vector<ModelCard> cards() const;
   std::string name_of(int32_t slot) const;  // last adapter in the slot; "": none yet
-  int64_t slots() const { return slots_; }
-  // Number of adapter slots; if none can be loaded at run time, of adapters served from the start.
+  int64_t slots() const { return slots_; }  // for adapters loaded at run time
+  // slots(), or if that is 0, the number of adapters served from the start.
   int64_t places() const { return std::ssize(in_slots_->all); }
 
   // Returns a slot that no sequence uses. ApiError 400 if the name is in use, 503 when all slots
   // are taken. Does not reserve the slot: callers must serialize free_slot() and add().
   int32_t free_slot(const std::string& name) const;
-  // Adds the card's id. An adapter (card.adapter >= 0) takes that slot.
+  // Adds the card's id, which must not be served yet. An adapter (card.adapter >= 0) occupies that
+  // slot, which must be free.
   void add(const ModelCard& card);
   // Removes an adapter's id. Running requests keep the adapter. ApiError 404 if it is not the id of
   // an adapter.

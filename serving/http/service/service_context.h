@@ -25,8 +25,8 @@ namespace trireme {
 struct ServiceConfig {
   // At least one: the same model under different ids, or with one of its adapters.
   std::vector<ModelCard> models;
-  std::string version, fingerprint;
-  int64_t max_model_len = 0;
+  std::string version, fingerprint;    // of the server; of the weights served from the start
+  int64_t max_model_len = 0;           // maximum tokens of a prompt and its completion together
   int64_t embedding_size = 0;          // dimensions of the model's embeddings
   std::vector<int32_t> eos_token_ids;  // EOS token ids of the model
   // True if the model was trained with the special tokens that its tokenizer adds around texts. If
@@ -41,7 +41,8 @@ struct ServiceConfig {
       0;  // rows of the model's output; if smaller, the tokenizer's vocab size
   // Weights that an admin may replace; nullptr: none. Must outlive the service.
   ModelWeights* weights = nullptr;
-  int64_t adapters = 0;  // slots for adapters loaded at run time; 0: none can be loaded
+  // Slots for adapters loaded at run time; 0, or without `weights`: none can be loaded.
+  int64_t adapters = 0;
 };
 
 // Handlers run on several threads in parallel, so all members are thread-safe.
@@ -50,25 +51,25 @@ struct ServiceContext {
   ServiceContext(Replicas& replicas, const Tokenizer& tokens, const ChatTemplate* chat,
                  ServingMetrics& counters, ServiceConfig options);
 
-  // Parses the JSON body of a request; logs each unknown field once.
+  // Parses the JSON body of a request. Logs unknown fields, each name once, at most 1000 names.
   template <class Request>
   Request read(Request (*parse)(std::string_view, const RequestLimits&), std::string_view body) {
     Request request = parse(body, config.requests);
     warn_unknown_fields(request.unknown);
     return request;
   }
-  // PromptEncoder::encode_chat(). Logs each key of messages that the template ignored once, with
-  // the id of the request.
+  // PromptEncoder::encode_chat(). Logs the unread members, each name once, at most 1000 names.
+  // request: its id, for the log.
   std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special,
                                    std::string_view request,
                                    std::optional<int64_t> max_tokens = {});
   ServedId find_model(const std::string& id) const;  // ApiError 404 if it is not served
-  std::vector<ModelCard> models() const;
-  std::string fingerprint() const;  // of the weights that new requests use
-  void check_engine() const;        // ApiError 503 when it has failed
+  std::vector<ModelCard> models() const;  // all served ids; `root`: path of the current weights
+  std::string fingerprint() const;        // of the weights that new requests use
+  void check_engine() const;              // ApiError 503 when `engines` have failed
   // Share of the response budgets for the body of this request's response; initially 0 bytes.
   std::shared_ptr<HeldBytes> held_for(const HttpRequest& request);
-  std::string metrics_text();
+  std::string metrics_text();  // Prometheus text format
 
   Replicas& engines;
   const Tokenizer& tokenizer;

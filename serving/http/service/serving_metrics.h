@@ -28,11 +28,12 @@ class ServingMetrics {
   // Sets the numbers of grammars waiting for compilation, of bytes of all live grammars, and of
   // masks computed outside the engines' threads since start.
   void grammars(int64_t waiting, int64_t bytes, int64_t masks);
+  // Records a request (RequestSummary, serving/http/server/server_config.h). bytes: of its body.
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);
 
-  // Prometheus text format, with each engine's gauges as of `counts`. adapters: number of slots; 0:
-  // names_of is not called.
+  // Prometheus text format, with each engine's gauges as of `counts`, which has one entry per
+  // engine. adapters: number of slots; 0: names_of is not called.
   std::string text(std::span<const EngineCounts> counts, int64_t adapters,
                    const AdapterNames& names_of);
 

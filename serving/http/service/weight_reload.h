@@ -28,10 +28,10 @@ class WeightReload {
   std::unique_ptr<ResponseProducer> begin(const WeightsRequest& request);
 
   // Same for an adapter: `load` calls load_adapter() and returns the response; it runs on a
-  // separate thread.
+  // separate thread. Its exceptions become error responses.
   std::unique_ptr<ResponseProducer> begin_adapter(std::function<HttpResponse()> load);
-  // Loads into a slot that no sequence uses. ApiError 400 if the adapter cannot be served, 503 if
-  // the engine or a rank fails meanwhile.
+  // Loads the adapter at `path` into a slot that no sequence uses. ApiError 400 if the adapter
+  // cannot be served, 503 if the engine or a rank fails meanwhile.
   void load_adapter(int32_t slot, const std::string& path);
 
   // Weights that new requests use.
@@ -42,7 +42,7 @@ class WeightReload {
     int64_t version = 1;    // incremented by each replacement; adapters do not count
   };
   State state() const;
-  std::string state_body() const;  // response to GET
+  std::string state_body() const;  // JSON body of the response to GET /admin/weights
 
  private:
   struct Outcome;  // result of a change, shared with its Response

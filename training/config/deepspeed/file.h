@@ -11,7 +11,8 @@
 
 namespace trireme {
 
-// True if a document is a DeepSpeed file and not a run configuration: all its keys are DeepSpeed's.
+// True if a document is a DeepSpeed file and not a run configuration: it has keys, and all of them
+// are DeepSpeed's.
 bool is_deepspeed_file(const Json& document);
 
 // Merges the object under "deepspeed" into the document, where the run does not set the same key,

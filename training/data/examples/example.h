@@ -57,7 +57,8 @@ struct Example {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> loss_mask;  // (tokens) 1: trained on
   bool spells_markup = false;      // text without a template spells special tokens, as plain text
-  // Members of messages that have text and that the template did not read (WrittenConversation).
+  // Members of messages that have text and that the template did not read (WrittenConversation in
+  // engine/text/conversation.h).
   std::vector<std::string> unread_members = {};
 };
 
@@ -69,7 +70,7 @@ class ExampleReader {
   ExampleReader(const Tokenizer& tokenizer, const ChatTemplateSources& chat_templates,
                 bool assistant_only, bool parse_special = false);
 
-  // InputError if the record has none of the forms, or if the template refuses it.
+  // InputError if the record has none of the forms or is invalid, or if the template refuses it.
   Example read(const Json& record) const;
   // The prompt with the chosen response, and the prompt with the rejected one.
   std::array<Example, 2> read_pair(const Json& record) const;

@@ -27,11 +27,12 @@ class ExampleSet {
  public:
   struct Stats {
     int64_t records = 0;
-    int64_t truncated = 0;          // items kept with a truncated document
-    int64_t dropped_long = 0;       // items dropped because they are too long
-    int64_t dropped_cut = 0;        // items dropped because truncation removes the whole response
-    int64_t longest_cut = 0;        // tokens of the longest document of these items
-    int64_t dropped_unlearned = 0;  // items dropped because they have no trained tokens
+    int64_t truncated = 0;     // items kept with a truncated document
+    int64_t dropped_long = 0;  // items dropped because they are too long
+    // Items dropped because truncation leaves a document without trained tokens.
+    int64_t dropped_cut = 0;
+    int64_t longest_cut = 0;        // tokens of the longest document of the dropped_cut items
+    int64_t dropped_unlearned = 0;  // items dropped because a document has no trained tokens
     int64_t spelling_markup = 0;    // records whose text spells special tokens, as plain text
     // Members of messages that the template did not read, by name; at most 16 names.
     struct Unread {
@@ -108,8 +109,8 @@ class ExampleSource : public BatchSource {
   }
   // Pair of an item outside any batch: the positions of both responses start at 0.
   PreferencePair pair(int64_t item) const;
-  // Document of the token with global index `row` (MicroBatch::rows), which must not be padding;
-  // only without shuffle.
+  // Document of the token with global index `row` (MicroBatch::global_index), which must not be
+  // padding. Requires a source without shuffle.
   int64_t document_of(int64_t row);
   // Items of a sample, in the order of its documents; none if the sample is padding.
   std::vector<int64_t> items_of(int64_t sample);

@@ -13,8 +13,9 @@ struct Packing {
   int64_t bins() const { return static_cast<int64_t>(begin.size()) - 1; }
 };
 
-// Packs items in order of decreasing length (ties: in list order), each into the fullest bin that
-// has room for it. The result depends on the lengths only. No length may exceed `capacity`.
+// Packs items, numbered as in `lengths`, in order of decreasing length (ties: in list order), each
+// into the fullest bin that has room for it. The result depends on the lengths only. No length may
+// exceed `capacity`.
 Packing pack(const std::vector<int64_t>& lengths, int64_t capacity);
 
 // One item per bin, in order.

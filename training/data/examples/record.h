@@ -35,9 +35,13 @@ Json messages_of_conversations(const Json& record);
 std::string alpaca_prompt(const std::string& instruction, const std::string& input);
 
 // Preference pair of a record: an object with "prompt", "chosen" and "rejected", which are three
-// strings or three lists of messages. Lists in the record may repeat the prompt in both responses.
-// If the record has no prompt, it is the common prefix of the responses. If strings and lists are
-// mixed, a string becomes a user message (the prompt) or an assistant message (a response).
+// strings or three lists of messages.
+//  - Lists in the record may repeat the prompt in both responses.
+//  - If the record has no prompt, it is the common prefix of the responses: up to a word boundary
+//    of two strings, whole messages of two lists.
+//  - If strings and lists are mixed, a string becomes a user message (the prompt) or an assistant
+//    message (a response). If both responses are lists whose common first messages contain the
+//    string prompt, these messages are the prompt instead.
 // InputError if a response is missing or empty, if both are equal, or if the record has neither a
 // prompt nor a common prefix.
 Json preference_pair(const Json& record);

@@ -54,7 +54,7 @@ struct GgufWriteOptions {
   // Type of the weights of linear layers (transformer/formats/quantize.h): Q8_0, Q4_0, Q4_K or
   // Q6_K; "": `type`.
   std::string linear = "";
-  GgufMetadata tokenizer = {};
+  GgufMetadata tokenizer = {};  // gguf_tokenizer_metadata() (engine/text/gguf_tokenizer.h)
   CopyProgress progress = {};
 };
 struct GgufWritten {
@@ -64,8 +64,9 @@ struct GgufWritten {
 };
 // Writes a model as a .gguf, streaming. The file is whole or absent; repeating an interrupted call
 // resumes it (AtomicFile). If the rows of a matrix are not a whole number of blocks, its type falls
-// back from `linear` to Q8_0 to `type` to F16. InputError for `linear` if the source is already
-// quantized or no matrix fits a block format.
+// back from `linear` to Q8_0 to `type` to F16. InputError if GGUF cannot express the model, or if a
+// value of a quantized matrix is not finite. With `linear` also if the source is already quantized
+// or no matrix fits a block format.
 GgufWritten write_gguf(const ModelSource& source, const std::string& path,
                        const GgufWriteOptions& options);
 

@@ -111,7 +111,7 @@ constexpr const GgufArchitecture* gguf_architecture(ModelFamily family) {
 inline constexpr int64_t kGemmaPattern = 6;
 inline constexpr double kGemmaLocalTheta = 10000;
 // Returns s of Gemma 3's softmax scale 1 / sqrt(s): head_dim, or hidden / heads in the largest
-// model, which is recognized by its layer count.
+// model (27B), which is recognized by its layer count, 62.
 constexpr int64_t gemma_attention_scalar(int64_t layers, int64_t hidden, int64_t heads,
                                          int64_t head_dim) {
   return layers == 62 ? hidden / heads : head_dim;

@@ -25,6 +25,7 @@ struct HfSource {
   int64_t row_step = 1;
 };
 
+// Returns the tensor and rows that store a parameter in the family's published layout.
 HfSource hf_source(const ModelConfig& config, const std::string& parameter);
 
 // Returns the index, from 0, of the multi-token prediction layer of a tensor; -1: none.

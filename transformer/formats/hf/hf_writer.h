@@ -20,6 +20,7 @@ struct HfWriteOptions {
   // Type of all weights; absent: each keeps its own. Selection biases of routers are float32, and
   // multi-token prediction layers (mtp_layers.h) keep their types.
   std::optional<DType> dtype = {};
+  // Bytes of weights per file; a larger tensor has a file of its own.
   int64_t max_shard_bytes = int64_t{5'000'000'000};
   CopyProgress progress = {};
   // Quantization of the weights of linear layers (transformer/formats/quantize.h), kFp8 or kGptq.
@@ -39,9 +40,10 @@ struct HfWritten {
 };
 
 // InputError if `directory` holds anything but an interrupted export of the same model with the
-// same options. With a quantization, also if the model is already quantized, no matrix fits the
-// format, or the family's files store matrices transposed (GPT-2) or all experts of a layer in one
-// tensor.
+// same options, or if the source's tensors do not match its configuration (ModelSource::check()).
+// With a quantization, also if the model is already quantized, a value of a quantized matrix is not
+// finite, no matrix fits the format, or the family's files store matrices transposed (GPT-2) or all
+// experts of a layer in one tensor.
 HfWritten write_hf_directory(const ModelSource& source, const std::string& directory,
                              const HfWriteOptions& options);
 

@@ -35,6 +35,8 @@ class PeftAdapter : public ModelSource {
   // InputError for invalid files and for unsupported kinds of adapters.
   explicit PeftAdapter(const std::string& directory);
   const char* kind() const override { return "peft"; }
+  // Configuration that the adapters are read with; its targets are the adapted layers if more than
+  // target_modules selects them.
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
   // Tensor and rows of the files that store an adapter's parameter, or that replace a parameter of
@@ -57,8 +59,9 @@ class PeftAdapter : public ModelSource {
   // gates of shared experts. Layers cannot apply those next to their weights; they must be merged
   // (transformer/formats/merged_model.h).
   bool needs_merging(const ModelConfig& config) const;
-  // InputError listing the adapters that a model of `config` needs and the files lack, unused ones,
-  // and those of another shape.
+  // InputError listing the tensors that a model of `config` needs and the files lack, unused ones,
+  // and those of another shape, in at most 2000 characters. Also if no layer of the model is
+  // adapted.
   void check_adapters(const ModelConfig& config) const;
   // InputError listing everything that prevents training of `lora` from starting with these
   // adapters: another rank, factor, kind or targets, and the problems of check_adapters().
@@ -112,7 +115,8 @@ std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora);
 void place_scaled(std::span<const float> tile, int64_t columns, float factor, std::span<float> all,
                   int64_t width);
 
-// Returns the adapter parameters of a whole, unsharded model, in its order.
+// Returns the parameters of the adapters of `lora` in a whole, unsharded model, in the order of the
+// forward pass.
 std::vector<ModelParameter> adapter_parameters(const ModelConfig& config, const LoraConfig& lora);
 
 }  // namespace trireme

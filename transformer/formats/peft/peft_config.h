@@ -25,6 +25,7 @@ class LayerNames {
   LayerNames(const nlohmann::ordered_json& value, const std::string& what);
   bool empty() const { return names_.empty() && !pattern_.has_value(); }
   bool is_pattern() const { return pattern_.has_value(); }
+  // The list, or only the text of the regular expression.
   const std::vector<std::string>& names() const { return names_; }
   // Returns whether a listed full name or the regular expression matches.
   bool contains(const std::string& layer) const;
@@ -43,12 +44,14 @@ class PeftConfig {
   // Rank, scale and targets of layers that no pattern matches.
   const LoraConfig& lora() const { return lora_; }
   bool targets(const std::string& layer) const;  // whether the layer has adapters
-  // Returns whether the adapter may (modules_to_save, bias), or must, hold a replacement of a base
-  // tensor, given by HuggingFace's name.
+  // Returns whether the adapter may hold a replacement of a base tensor, given by HuggingFace's
+  // name: a tensor selected by modules_to_save or bias, or the table of the embedding or the head.
   bool may_replace(const std::string& tensor) const;
+  // Returns whether the adapter must hold it: modules_to_save selects it.
   bool must_replace(const std::string& tensor) const;
   // ensure_weight_tying: PEFT changes a tied embedding and head equally.
   bool ties() const { return ties_; }
+  // Rank r of a layer, and its scale: alpha / r, or alpha / sqrt(r) if rank-stabilized.
   int64_t rank(const std::string& layer) const;
   double scale(const std::string& layer) const;
   // Returns whether keys other than lora().targets select the layers with adapters.

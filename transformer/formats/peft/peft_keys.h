@@ -21,7 +21,7 @@ struct PeftKey {
   // Accepted values as JSON, besides null, false and empty ones. kNoEffect: values without a note;
   // "*": all.
   std::vector<const char*> neutral;
-  const char* meaning;  // kNeutralOnly: effect of other values, after "PEFT"
+  const char* meaning;  // of the key; kNeutralOnly: effect of other values, after "PEFT"
 };
 
 const std::vector<PeftKey>& peft_keys();

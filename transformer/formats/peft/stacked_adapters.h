@@ -34,12 +34,13 @@ class StackedAdapters : public ModelSource {
   // adapters: at least one; with slots one entry per slot, nullptr if it is empty. InputError for
   // an adapter that is not for a model of `config`, that must be merged (needs_merging()), whose
   // rank is above the slots', or that has magnitudes (DoRA): they scale the whole output of a
-  // layer, which columns cannot express.
+  // layer, which columns cannot express. InputError also for a total rank above 65536.
   StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>> adapters,
                   const ModelConfig& config, const AdapterSlots& adapter_slots = {});
   const char* kind() const override { return "peft"; }
   const LoraConfig& lora() const { return lora_; }
-  AdapterColumns columns(size_t adapter) const;  // of the inner dimension
+  // Columns of an adapter, or of all ranks of a slot, given by its index.
+  AdapterColumns columns(size_t adapter) const;
   std::string tokenizer() const override { return ""; }
   // Tensor and rows in the first adapter present; read() gathers a parameter from all adapters.
   ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
