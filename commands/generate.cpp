@@ -117,7 +117,7 @@ void run_generate(const GenerateArguments& args, const CLI::App& command, const 
   const ChatTemplateSources chat =
       args.chat ? loaded.chat_templates(args.chat_template, spec) : ChatTemplateSources();
   GenerateOptions options = args.options;
-  options.stop_tokens = stop_tokens(spec, *tokenizer, chat);
+  options.stop_tokens = stop_token_ids(spec, *tokenizer, chat);
   options.vocab_size = tokenizer->vocab_size();
   options.groups = &groups;
   for (int n = 0; n < args.samples; ++n) {

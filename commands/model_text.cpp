@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-std::vector<int32_t> stop_tokens(const std::string& spec, const Tokenizer& tokenizer,
-                                 const ChatTemplateSources& chat) {
+std::vector<int32_t> stop_token_ids(const std::string& spec, const Tokenizer& tokenizer,
+                                    const ChatTemplateSources& chat) {
   std::vector<int32_t> ends = tokenizer_stop_token_ids(spec, tokenizer.vocab_size());
   if (tokenizer.eod_id() >= 0) ends.push_back(tokenizer.eod_id());
   if (chat.empty()) return ends;

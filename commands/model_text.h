@@ -14,7 +14,7 @@ namespace trireme {
 // its folder (for a .gguf, in its metadata), and the tokens that end a response in the chat
 // templates. May contain an id twice. spec: argument of load_tokenizer() (engine/text/tokenizer.h).
 // chat: the chat templates; may be empty.
-std::vector<int32_t> stop_tokens(const std::string& spec, const Tokenizer& tokenizer,
-                                 const ChatTemplateSources& chat);
+std::vector<int32_t> stop_token_ids(const std::string& spec, const Tokenizer& tokenizer,
+                                    const ChatTemplateSources& chat);
 
 }  // namespace trireme

@@ -185,7 +185,7 @@ void run_bench_gemm(const BenchGemmOptions& options) {
                " of ", dtypes.size() * layers.size() * 3, " products timed");
     }
   if (options.json) return print_json(ctx, ceiling, results, dtypes);
-  std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
+  std::printf("%s\n", ceiling_text(ctx, ceiling).c_str());
   std::printf("%-18s %-8s %-14s %-9s %6s %6s %6s %10s %9s %6s\n", "workload", "layer", "product",
               "dtype", "tokens", "out", "in", "ms", "GFLOP/s", "% peak");
   for (const BenchGemmResult& r : results) print_row(r, ceiling);

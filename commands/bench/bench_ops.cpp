@@ -291,7 +291,7 @@ void run_bench_ops(const BenchOpsOptions& options) {
     for (BenchOpsResult& r : OpBench(ctx, options, ceiling, dtype).run())
       results.push_back(std::move(r));
   if (options.json) return print_json(ctx, ceiling, results);
-  std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
+  std::printf("%s\n", ceiling_text(ctx, ceiling).c_str());
   print_ops_table(results, ceiling);
   std::printf(
       "\n%% floor: floor divided by the op's time. The floor is the time of the op's bytes at the\n"

@@ -186,7 +186,7 @@ void raise_ceiling(const Ctx& ctx, BenchCeiling& ceiling, bool with_memory) {
   if (ctx.gpu == nullptr) raise_peak(ceiling.cpu, measure_peak(ctx.threads, with_memory));
 }
 
-std::string ceiling_line(const Ctx& ctx, const BenchCeiling& ceiling) {
+std::string ceiling_text(const Ctx& ctx, const BenchCeiling& ceiling) {
   char text[256];
   if (ctx.gpu != nullptr) {
     std::string out = ctx.gpu->info.name + "\n";

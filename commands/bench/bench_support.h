@@ -98,7 +98,7 @@ BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options);
 // first measurement; call after each part of a long benchmark. with_memory: also the bandwidth. A
 // GPU's limits are not measured again.
 void raise_ceiling(const Ctx& ctx, BenchCeiling& ceiling, bool with_memory = true);
-std::string ceiling_line(const Ctx& ctx,
+std::string ceiling_text(const Ctx& ctx,
                          const BenchCeiling& ceiling);  // lines: the device, and its limits
 
 }  // namespace trireme

@@ -206,7 +206,7 @@ void inspect_config(const CheckpointArguments& arguments) {
 }
 
 void inspect_own(const CheckpointArguments& arguments) {
-  const std::string place = checkpoint_place(arguments.path);
+  const std::string place = checkpoints_directory(arguments.path);
   const auto holds = [&](const char* name) {
     std::error_code ignored;
     return std::filesystem::exists(std::filesystem::path(place) / name, ignored);
@@ -243,7 +243,7 @@ void inspect(const CheckpointArguments& arguments) {
 }
 
 void verify(const CheckpointArguments& arguments) {
-  const CheckpointReader reader(checkpoint_place(arguments.path));
+  const CheckpointReader reader(checkpoints_directory(arguments.path));
   const std::vector<std::string> problems = reader.verify();
   if (!problems.empty()) {
     std::string all;

@@ -56,7 +56,7 @@ void report(const char* what, const CopyArguments& args, int64_t bytes, int64_t 
 }
 
 void export_to(const CopyArguments& args) {
-  const int64_t shard = size_of_text(args.max_shard_size);
+  const int64_t shard = parse_shard_size(args.max_shard_size);
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("export");
   const HfWritten written =
@@ -65,7 +65,7 @@ void export_to(const CopyArguments& args) {
                           .max_shard_bytes = shard,
                           .progress = status.progress(),
                           .before_config = [&](const std::string& directory) {
-                            write_chat_templates(kept_chat_templates(args.from), directory);
+                            write_chat_templates(recorded_chat_templates(args.from), directory);
                           }});
   report("exported", args, written.bytes, written.kept_bytes, status.seconds(),
          concat(", ", written.files, written.files == 1 ? " file" : " files"));
@@ -75,9 +75,9 @@ void export_to(const CopyArguments& args) {
 }
 
 void merge_lora(const CopyArguments& args) {
-  const int64_t shard = size_of_text(args.max_shard_size);
+  const int64_t shard = parse_shard_size(args.max_shard_size);
   const std::unique_ptr<ModelSource> source = open_merged_model(args.from, args.adapters);
-  const ChatTemplateSources chat = kept_chat_templates(args.adapters);
+  const ChatTemplateSources chat = recorded_chat_templates(args.adapters);
   CopyStatus status("merge");
   const HfWritten written = write_hf_directory(
       *source, args.to,
@@ -85,7 +85,7 @@ void merge_lora(const CopyArguments& args) {
        .max_shard_bytes = shard,
        .progress = status.progress(),
        .before_config = [&](const std::string& directory) {
-         write_chat_templates(chat.empty() ? kept_chat_templates(args.from) : chat, directory);
+         write_chat_templates(chat.empty() ? recorded_chat_templates(args.from) : chat, directory);
        }});
   report("merged", args, written.bytes, written.kept_bytes, status.seconds(),
          concat(" with ", args.adapters));

@@ -91,7 +91,7 @@ QuantizationReport write_gguf_file(const QuantizeArguments& args, const std::str
 
 QuantizationReport write_directory(const QuantizeArguments& args, const Quantization& quantization,
                                    int64_t& bytes) {
-  const int64_t shard = size_of_text(args.max_shard_size);
+  const int64_t shard = parse_shard_size(args.max_shard_size);
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("quantize");
   const HfWritten written =
@@ -100,7 +100,7 @@ QuantizationReport write_directory(const QuantizeArguments& args, const Quantiza
                           .progress = status.progress(),
                           .quantization = quantization,
                           .before_config = [&](const std::string& directory) {
-                            write_chat_templates(kept_chat_templates(args.from), directory);
+                            write_chat_templates(recorded_chat_templates(args.from), directory);
                           }});
   bytes = written.bytes;
   say_kept(written.kept_bytes);

@@ -15,7 +15,7 @@
 #include "parallel/parameter_store.h"
 #include "serving/engine/step_stage.h"
 #include "transformer/families/family.h"
-#include "transformer/formats/gguf/gguf_words.h"
+#include "transformer/formats/gguf/gguf_architectures.h"
 #include "transformer/model/model_features.h"
 #include "transformer/model/model_layout.h"
 

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-int64_t size_of_text(const std::string& size) {
+int64_t parse_shard_size(const std::string& size) {
   size_t digits = 0;
   while (digits < size.size() && size[digits] >= '0' && size[digits] <= '9') ++digits;
   static const std::map<std::string, int64_t> kUnits = {

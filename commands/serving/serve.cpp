@@ -69,7 +69,7 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
   config.fingerprint = concat("trireme-", version_number(), "-step-", model.loaded().step());
   config.max_model_len = model.limits().length;
   config.embedding_size = model.loaded().config().hidden_size;
-  config.eos_token_ids = stop_tokens(model.tokenizer_spec(), model.tokenizer(), chat);
+  config.eos_token_ids = stop_token_ids(model.tokenizer_spec(), model.tokenizer(), chat);
   config.adds_special = model.loaded().wants_special_tokens();
   const int64_t running = model.limits().sequences * static_cast<int64_t>(model.replicas());
   config.admission = {

@@ -148,10 +148,10 @@ TRIREME_CUDA_DECL void wait(const Stream& stream,
                             const Event& event);  // the stream waits, not the host
 // wait_for: makes the main stream wait for work of another stream and measures how long it waits
 // there: exposed communication time. At most 16384 waits are counted; while that many are, further
-// ones are not measured. waits_counted: waits measured and not yet removed. take_wait_seconds:
+// ones are not measured. pending_wait_count: waits measured and not yet removed. take_wait_seconds:
 // removes the first `count` of them, which the stream must have completed, and returns their total.
 TRIREME_CUDA_DECL void wait_for(Context& gpu, const Event& event);
-TRIREME_CUDA_DECL int64_t waits_counted(const Context& gpu);
+TRIREME_CUDA_DECL int64_t pending_wait_count(const Context& gpu);
 TRIREME_CUDA_DECL double take_wait_seconds(Context& gpu, int64_t count);
 TRIREME_CUDA_DECL bool done(const Event& event);         // all work before record() has completed
 TRIREME_CUDA_DECL void synchronize(const Event& event);  // the host waits

@@ -30,7 +30,7 @@ bool is_anonymous_pipe(const std::string& path, mode_t mode) {
 
 }  // namespace
 
-void fail_kind(const std::string& path, mode_t mode) {
+void fail_file_type(const std::string& path, mode_t mode) {
   fail_input("cannot read ", path, ": it is ", kind_of(mode), ", not a file");
 }
 
@@ -41,20 +41,21 @@ void fail_shrunk(const std::string& path, int64_t bytes) {
 
 void require_regular_file(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) fail_kind(path, info.st_mode);
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    fail_file_type(path, info.st_mode);
 }
 
 bool is_input_file(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return false;
-  if (!S_ISREG(info.st_mode)) fail_kind(path, info.st_mode);
+  if (!S_ISREG(info.st_mode)) fail_file_type(path, info.st_mode);
   return true;
 }
 
 void require_file_or_pipe(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return;
-  if (!is_anonymous_pipe(path, info.st_mode)) fail_kind(path, info.st_mode);
+  if (!is_anonymous_pipe(path, info.st_mode)) fail_file_type(path, info.st_mode);
 }
 
 int open_regular_file(const std::string& path, const char* action) {
@@ -65,7 +66,7 @@ int open_regular_file(const std::string& path, const char* action) {
   struct stat info {};
   if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) return descriptor;
   ::close(descriptor);
-  fail_kind(path, info.st_mode);  // replaced in between
+  fail_file_type(path, info.st_mode);  // replaced in between
 }
 
 std::string read_exactly(int descriptor, int64_t bytes, const std::string& path) {

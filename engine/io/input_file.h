@@ -25,7 +25,7 @@ void require_file_or_pipe(const std::string& path);
 bool is_input_file(const std::string& path);
 
 // Throws the error of the functions above for an st_mode of stat().
-[[noreturn]] void fail_kind(const std::string& path, mode_t mode);
+[[noreturn]] void fail_file_type(const std::string& path, mode_t mode);
 // Throws the error for a file that had `bytes` bytes when it was opened or listed and is shorter
 // now.
 [[noreturn]] void fail_shrunk(const std::string& path, int64_t bytes);

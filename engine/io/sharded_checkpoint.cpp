@@ -240,7 +240,8 @@ bool is_gone(const FileError& error) {
 }
 
 // Damage or doubt; "" if none.
-std::string damage_of(const std::string& directory, bool thorough, const CheckpointDoubt& doubt) {
+std::string damage_of(const std::string& directory, bool thorough,
+                      const CheckpointSkipReason& doubt) {
   try {
     const CheckpointReader reader(directory);
     if (std::string why = doubt ? doubt(reader) : ""; !why.empty()) return why;
@@ -260,7 +261,7 @@ std::string damage_of(const std::string& directory, bool thorough, const Checkpo
 }  // namespace
 
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough,
-                                   const CheckpointDoubt& doubt) {
+                                   const CheckpointSkipReason& doubt) {
   NewestCheckpoint newest;
   for (const std::string& name : step_directories(root)) {
     const std::string directory = concat(root, "/", name);

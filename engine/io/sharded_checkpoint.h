@@ -126,7 +126,7 @@ class CheckpointReader {
 };
 
 // Reason to skip a complete checkpoint; empty: none.
-using CheckpointDoubt = std::function<std::string(const CheckpointReader&)>;
+using CheckpointSkipReason = std::function<std::string(const CheckpointReader&)>;
 struct NewestCheckpoint {
   std::string directory;             // empty: none found
   std::vector<std::string> skipped;  // why newer ones were skipped, one line each
@@ -136,7 +136,7 @@ struct NewestCheckpoint {
 // or a checkpoint newer than the one found cannot be read for any reason other than a missing file:
 // it may be complete.
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true,
-                                   const CheckpointDoubt& doubt = {});
+                                   const CheckpointSkipReason& doubt = {});
 
 std::string step_directory_name(int64_t step);  // "step-00000100"; 0 <= step < 10^8
 bool parse_step_directory_name(const std::string& name, int64_t& step);  // false: not such a name

@@ -133,7 +133,7 @@ void find_crowds(const std::vector<Hello>& all, RankState& state) {
     const bool same =
         std::ranges::all_of(ranks, [&](const Hello* h) { return h->core_list == first.core_list; });
     if (host == own_host) state.same_cores = same;
-    const int others = host == own_host ? state.neighbours.all : 0;
+    const int others = host == own_host ? state.machine_ranks.all : 0;
     if (same && std::max(static_cast<int>(ranks.size()), others) > first.cores)
       state.oversubscribed = true;
   }
@@ -216,7 +216,7 @@ std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
   if (options.window_bytes < 64)
     fail_input("the node window of ", options.window_bytes, " bytes is too small (at least 64)");
   auto state = std::make_shared<RankState>(std::move(transport), options);
-  state->neighbours = machine_ranks_from_environment();
+  state->machine_ranks = machine_ranks_from_environment();
   Transport& link = *state->transport;
   GroupState hello_group;
   hello_group.rank_state = state;

@@ -33,7 +33,7 @@ struct RankState {
   Liveness liveness;
   std::vector<RankCoordinates> coordinates;  // by world rank
   int host_ranks = 0;                        // ranks on this rank's machine
-  MachineRanks neighbours;                   // other groups on the same machine
+  MachineRanks machine_ranks;                // other groups on the same machine
   int board_ranks = 1;                       // on this rank's liveness board, itself included
   bool same_cores = true;       // ranks of the machine may use the same cores: not divided yet
   bool oversubscribed = false;  // some machine of the run has more ranks than cores

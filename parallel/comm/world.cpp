@@ -72,8 +72,10 @@ void World::end() {
 
 int World::rank() const { return state_->transport->rank(); }
 int World::size() const { return state_->transport->size(); }
-int World::local_rank() const { return state_->neighbours.before + own_coordinates(*state_).local; }
-int World::local_size() const { return std::max(state_->host_ranks, state_->neighbours.all); }
+int World::local_rank() const {
+  return state_->machine_ranks.before + own_coordinates(*state_).local;
+}
+int World::local_size() const { return std::max(state_->host_ranks, state_->machine_ranks.all); }
 bool World::shares_cores() const { return state_->same_cores; }
 int World::node() const { return own_coordinates(*state_).node; }
 

@@ -17,7 +17,7 @@ ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses,
       steps_(static_cast<size_t>(group_layout_.ranks)),
       tokens_(tokens_of_rank(layout, rank)),
       group_tokens_(tokens_of_rank(group_layout_, rank / ulysses)),
-      global_rows_(group_tokens_.size()),
+      global_indices_(group_tokens_.size()),
       order_(order_of_group(layout, ulysses, rank / ulysses)) {
   for (Step& step : steps_) {
     step.segments.resize(1 + static_cast<size_t>(window_parts_));
@@ -47,12 +47,12 @@ void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int
   if (chunked_) chunked_->build(chunk_offsets(cu_seqlens, chunk_), rows);
   if (rows.empty()) return;
   for (size_t i = 0; i < group_tokens_.size(); ++i)
-    global_rows_[i] = group_tokens_[i] < 0 ? 0 : rows[static_cast<size_t>(group_tokens_[i])];
+    global_indices_[i] = group_tokens_[i] < 0 ? 0 : rows[static_cast<size_t>(group_tokens_[i])];
 }
 
-void ContextPlan::place(Ctx& ctx) {
+void ContextPlan::copy_to_device(Ctx& ctx) {
   if (ctx.gpu == nullptr) return;
-  if (chunked_) chunked_->place(ctx);
+  if (chunked_) chunked_->copy_to_device(ctx);
   const int64_t n = group_tokens(), ring = std::ssize(steps_);
   if (on_device_.data() == nullptr)
     on_device_ = Buffer("context plan", ring * step_bytes() + n * (8 + 4), Memory::kDevice);
@@ -71,7 +71,7 @@ void ContextPlan::place(Ctx& ctx) {
     }
     put(step.key_position, DType::kI32, at);
   }
-  put(global_rows_, DType::kI64, ring * step_bytes());
+  put(global_indices_, DType::kI64, ring * step_bytes());
   put(order_, DType::kI32, ring * step_bytes() + 8 * n);
 }
 
@@ -104,7 +104,7 @@ AttentionSegments ContextPlan::step(int t, int64_t window, int part) const {
 }
 
 ConstTensor ContextPlan::global_indices() const {
-  return view(global_rows_, std::ssize(steps_) * step_bytes(), DType::kI64, {group_tokens()});
+  return view(global_indices_, std::ssize(steps_) * step_bytes(), DType::kI64, {group_tokens()});
 }
 
 ConstTensor ContextPlan::order() const {

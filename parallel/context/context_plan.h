@@ -26,7 +26,7 @@ class ContextPlan {
   // without padding.
   void build(std::span<const int32_t> cu_seqlens, std::span<const int64_t> rows);
   // GPU only: copies the result of build() to device memory, from which the ops read it.
-  void place(Ctx& ctx);
+  void copy_to_device(Ctx& ctx);
 
   // Plan for layers whose attention stays inside chunks; only with ContextSpans::chunk.
   const ContextPlan& chunked() const { return *chunked_; }
@@ -62,7 +62,7 @@ class ContextPlan {
   int64_t chunk_;
   std::unique_ptr<ContextPlan> chunked_;
   std::vector<Step> steps_;
-  std::vector<int64_t> tokens_, group_tokens_, global_rows_;
+  std::vector<int64_t> tokens_, group_tokens_, global_indices_;
   std::vector<int32_t> order_;
   // Copies on the GPU: for each step the segment lists (up to one segment per token) and key
   // positions, then the rows, then the order.

@@ -34,7 +34,7 @@ GrammarStates::GrammarStates(const PushdownAutomaton& automaton, int32_t reach)
 }
 
 void GrammarStates::clear() noexcept {
-  for (auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_}) release_memory(*numbers);
+  for (auto* numbers : {&after_return_, &stack_alike_, &alike_, &steps_}) release_memory(*numbers);
   for (auto* numbers : {&bytes_after_return_, &to_end_}) release_memory(*numbers);
   for (auto* pairs : {&stacks_, &members_}) release_memory(*pairs);
   release_memory(first_member_);
@@ -47,7 +47,7 @@ void GrammarStates::clear() noexcept {
 void GrammarStates::make_bottom() {
   if (!stacks_.empty()) return;
   stacks_.emplace_back();
-  behind_.push_back(kUnknown);
+  after_return_.push_back(kUnknown);
   stack_alike_.push_back(0);
   bytes_after_return_.push_back(0);
   first_member_.push_back(0);
@@ -55,7 +55,7 @@ void GrammarStates::make_bottom() {
 
 int64_t GrammarStates::bytes() const {
   int64_t bytes = heap_bytes(first_member_) + heap_bytes(whole_);
-  for (const auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_})
+  for (const auto* numbers : {&after_return_, &stack_alike_, &alike_, &steps_})
     bytes += heap_bytes(*numbers);
   for (const auto* numbers : {&bytes_after_return_, &to_end_}) bytes += heap_bytes(*numbers);
   for (const auto* pairs : {&stacks_, &members_}) bytes += heap_bytes(*pairs);
@@ -83,11 +83,11 @@ int32_t GrammarStates::on_edges_of(int32_t state, int32_t count) {
 
 int32_t GrammarStates::after_return(int32_t stack) {
   const auto i = static_cast<size_t>(stack);
-  if (behind_[i] == kUnknown) {
+  if (after_return_[i] == kUnknown) {
     const int32_t id = id_of({stacks_[i]});  // may make stacks
-    behind_[i] = id;
+    after_return_[i] = id;
   }
-  return behind_[i];
+  return after_return_[i];
 }
 
 int32_t GrammarStates::make_step(int32_t state, uint8_t byte) {
@@ -141,7 +141,7 @@ int32_t GrammarStates::push(const Configuration& frame) {
   const auto [at, is_new] = stack_ids_.try_emplace(frame, next);
   if (!is_new) return at->second;
   stacks_.push_back(frame);
-  behind_.push_back(kUnknown);
+  after_return_.push_back(kUnknown);
   stack_alike_.push_back(next);
   bytes_after_return_.push_back(
       sum_of_bytes(automaton_.bytes_to_end(frame.state), bytes_after_return(frame.stack)));

@@ -48,7 +48,7 @@ class GrammarStates {
     return steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]] != kUnknown;
   }
   bool is_whole(int32_t state) const { return whole_[static_cast<size_t>(state)] != 0; }
-  bool can_go_on(int32_t state) const { return !configurations(state).empty(); }
+  bool can_continue(int32_t state) const { return !configurations(state).empty(); }
   // Configurations of a state, without those from which no byte can follow. In a kBytes state, the
   // count may still forbid every byte.
   std::span<const Configuration> configurations(int32_t state) const;
@@ -100,8 +100,8 @@ class GrammarStates {
   std::vector<uint8_t> class_of_;
   std::vector<Configuration> stacks_;  // frame: returns to `state`, on top of `stack`
   std::unordered_map<Configuration, int32_t, Hash> stack_ids_;
-  std::vector<int32_t> behind_, stack_alike_;  // by stack
-  std::vector<int64_t> bytes_after_return_;    // by stack: bytes to the end after returning to it
+  std::vector<int32_t> after_return_, stack_alike_;  // by stack
+  std::vector<int64_t> bytes_after_return_;  // by stack: bytes to the end after returning to it
   std::unordered_map<int32_t, int32_t> at_;
   std::vector<Configuration> members_;  // configurations of all states
   std::vector<size_t> first_member_;    // (states + 1)

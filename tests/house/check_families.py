@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Code has no branch on a model's family: what families differ in is a field of their tables
-(transformer/families/family.h, transformer/formats/gguf/gguf_words.h) or of ModelConfig."""
+(transformer/families/family.h, transformer/formats/gguf/gguf_architectures.h) or of ModelConfig."""
 import re
 
 from source import CPP, code_only, files, finish, read
 
 PRODUCT = re.compile(r"^(commands|engine|optim|parallel|serving|training|transformer)/")
-MAY_NAME = re.compile(r"^transformer/(families/|config/model_config\.h$|formats/gguf/gguf_words\.h$)")
+MAY_NAME = re.compile(r"^transformer/(families/|config/model_config\.h$|formats/gguf/gguf_architectures\.h$)")
 NAMES = re.compile(r"\bModelFamily::k\w+")
 
 

@@ -111,7 +111,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
   const StepState step_state = state.read_step_state(ctx);
   Json json = {{"step", position.step},
                {"consumed_samples", position.consumed_samples},
-               {kSkippedRow, position.consecutive_skips},
+               {kConsecutiveSkips, position.consecutive_skips},
                {"step_state", step_state_to_json(step_state)},
                {"config", run_config_to_json(config)}};
   if (sources.lineage != nullptr) json["origin"] = lineage_to_json(*sources.lineage);
@@ -126,7 +126,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
       {.root = config.checkpoint.save,
        .step = position.step,
        .keep_last = config.checkpoint.keep_last,
-       .counts = [](const CheckpointReader& r) { return skipped_row(r).empty(); },
+       .counts = [](const CheckpointReader& r) { return skipped_steps_problem(r).empty(); },
        .read = [&](const ConstTensor& data, int64_t,
                    const auto& take) { read_bytes(ctx, data, take); }},
       parts, json, ranks);
@@ -142,7 +142,7 @@ TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, Tr
     const StepState step_state = step_state_from_json(json.at("step_state"));
     state.write_step_state(ctx, step_state);
     position = {json.at("step").get<int64_t>(), json.at("consumed_samples").get<int64_t>(),
-                json.value(kSkippedRow, int64_t{0})};
+                json.value(kConsecutiveSkips, int64_t{0})};
   });
   return position;
 }
@@ -187,7 +187,7 @@ RunConfig checkpoint_run_config(const CheckpointReader& reader) {
     } catch (const InputError& e) {
       fail_input("checkpoint ", reader.directory(), ": ", e.what());
     }
-    config.finetune.kept_chat_templates = lineage_from_json(json).chat_templates;
+    config.finetune.recorded_chat_templates = lineage_from_json(json).chat_templates;
   });
   return config;
 }

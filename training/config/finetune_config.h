@@ -27,7 +27,7 @@ struct FinetuneConfig {
   std::string chat_template;
   // Sources of the chat templates as saved in the run's checkpoint; empty: none saved. Not a
   // configuration key.
-  ChatTemplateSources kept_chat_templates;
+  ChatTemplateSources recorded_chat_templates;
   double num_train_epochs = 0;  // 0: train_steps is set instead
   LoraConfig lora;
   std::string initial_adapter;      // PEFT directory; empty: adapters that change nothing

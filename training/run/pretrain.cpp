@@ -43,7 +43,7 @@ std::string advice_for_divergence(const RunConfig& config, const std::string& ne
 [[noreturn]] void fail_at_diverged_end(const RunConfig& config, const std::string& checkpoint) {
   const std::string folder = std::filesystem::path(checkpoint).parent_path().string();
   std::string newest = find_newest_good(folder, false).directory;
-  if (!newest.empty() && !skipped_row(CheckpointReader(newest)).empty()) newest.clear();
+  if (!newest.empty() && !skipped_steps_problem(CheckpointReader(newest)).empty()) newest.clear();
   throw Error(concat(checkpoint, " is the end of a run that diverged",
                      newest.empty() ? ", and none before it can be continued; " : "; ",
                      advice_for_divergence(config, newest)),

@@ -143,7 +143,7 @@ void check_same_run(const RunConfig& config, const std::vector<TokenFileIdentity
 // True if the model at `place` is the one that `path` names, or is in that folder.
 bool lies_at(const std::string& place, const std::string& path) {
   const auto full = [](const std::string& p) { return fs::absolute(p).lexically_normal(); };
-  const fs::path rest = full(place).lexically_relative(full(checkpoint_place(path)));
+  const fs::path rest = full(place).lexically_relative(full(checkpoints_directory(path)));
   return !rest.empty() && *rest.begin() != "..";
 }
 
@@ -262,7 +262,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
     if (is_model_source(from)) {
       plan.weights = from;
     } else if (!from.empty()) {
-      NewestCheckpoint found = find_checkpoint(checkpoint_place(from));
+      NewestCheckpoint found = find_checkpoint(checkpoints_directory(from));
       (config.finetune.enabled && !path ? plan.weights : plan.checkpoint) =
           std::move(found.directory);
       std::ranges::move(found.skipped, std::back_inserter(plan.notes));

@@ -29,7 +29,7 @@ CheckpointLineage run_lineage(const RunConfig& config, const ResumePlan& plan,
   if (!depends_on_base(config.finetune)) return lineage;
   const fs::path base = absolute_path(plan.weights);
   lineage.base = base.string();
-  lineage.base_beside = base.lexically_relative(absolute_path(config.checkpoint.save)).string();
+  lineage.base_relative = base.lexically_relative(absolute_path(config.checkpoint.save)).string();
   lineage.base_identity = model_identity(plan.weights);
   return lineage;
 }

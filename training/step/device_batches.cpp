@@ -125,7 +125,7 @@ void DeviceBatches::place(const std::vector<MicroBatch>& batches) {
       t = there;
       at += padded(most, t.dtype());
     });
-    if (batch(i).context != nullptr) batch(i).context->place(ctx_);
+    if (batch(i).context != nullptr) batch(i).context->copy_to_device(ctx_);
     placed_.push_back(tokens);
   }
 }

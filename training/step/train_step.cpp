@@ -278,7 +278,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
   TRIREME_CHECK(open() < max_open(), "step ", step, " starts while ", open(), " steps are open");
   // If no step is open, the waits counted so far belong to an evaluation: discard them.
   if (ctx_.gpu != nullptr && open() == 0)
-    (void)cuda::take_wait_seconds(*ctx_.gpu, cuda::waits_counted(*ctx_.gpu));
+    (void)cuda::take_wait_seconds(*ctx_.gpu, cuda::pending_wait_count(*ctx_.gpu));
   const std::vector<MicroBatch>& local = batch_shards(batches);
   Open& mine = opened(started_);
   mine.step = step;
@@ -311,7 +311,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
 // Queues the copy of this step's scalars to the host.
 void TrainStep::copy_scalars() {
   Open& mine = opened(started_);
-  mine.waits = cuda::waits_counted(*ctx_.gpu);
+  mine.waits = cuda::pending_wait_count(*ctx_.gpu);
   for (int64_t other = finished_; other < started_; ++other) mine.waits -= opened(other).waits;
   std::byte* const to =
       state_.on_the_host_.data() + started_ % kMaxOpen * int64_t{kSlots} * kSlotBytes;

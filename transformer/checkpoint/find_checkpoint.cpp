@@ -14,7 +14,7 @@ namespace trireme {
 
 namespace fs = std::filesystem;
 
-std::string checkpoint_place(const std::string& path) {
+std::string checkpoints_directory(const std::string& path) {
   const fs::path folder = path;
   if (fs::exists(folder / kManifestName) || fs::exists(folder / "latest")) return path;
   if (fs::is_directory(folder / "checkpoints")) return (folder / "checkpoints").string();
@@ -29,11 +29,11 @@ std::string checkpoint_place(const std::string& path) {
   return fs::is_directory(save) ? save : path;
 }
 
-std::string skipped_row(const CheckpointReader& reader) {
+std::string skipped_steps_problem(const CheckpointReader& reader) {
   const nlohmann::ordered_json state = reader.state();
-  const bool known =
-      state.is_object() && state.contains(kSkippedRow) && state[kSkippedRow].is_number_integer();
-  const int64_t skips = known ? state[kSkippedRow].get<int64_t>() : 0;
+  const bool known = state.is_object() && state.contains(kConsecutiveSkips) &&
+                     state[kConsecutiveSkips].is_number_integer();
+  const int64_t skips = known ? state[kConsecutiveSkips].get<int64_t>() : 0;
   if (skips <= 0) return "";
   return concat(reader.directory(), " was saved after ", skips,
                 skips == 1 ? " step that was" : " steps in a row that were",
@@ -41,7 +41,7 @@ std::string skipped_row(const CheckpointReader& reader) {
 }
 
 NewestCheckpoint find_newest_good(const std::string& root, bool thorough) {
-  NewestCheckpoint newest = find_newest_whole(root, thorough, skipped_row);
+  NewestCheckpoint newest = find_newest_whole(root, thorough, skipped_steps_problem);
   return newest.directory.empty() ? find_newest_whole(root, thorough) : newest;
 }
 
@@ -74,13 +74,13 @@ NewestCheckpoint find_checkpoint(const std::string& path) {
 std::string newest_checkpoint_at(const std::string& path) {
   std::error_code ignored;
   if (path.empty() || !fs::is_directory(path, ignored) || is_model_source(path)) return "";
-  std::string place = checkpoint_place(path);
+  std::string place = checkpoints_directory(path);
   if (fs::exists(fs::path(place) / kManifestName, ignored)) return place;
   return find_newest_good(place, false).directory;
 }
 
 std::string find_model(const std::string& path) {
-  return is_model_source(path) ? path : find_checkpoint(checkpoint_place(path)).directory;
+  return is_model_source(path) ? path : find_checkpoint(checkpoints_directory(path)).directory;
 }
 
 }  // namespace trireme

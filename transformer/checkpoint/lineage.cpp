@@ -24,7 +24,7 @@ fs::path from_root(const std::string& path) { return fs::absolute(path).lexicall
 
 // Checkpoints at a path, newest first.
 std::vector<std::string> checkpoints_at(const std::string& path) {
-  const fs::path place = checkpoint_place(path);
+  const fs::path place = checkpoints_directory(path);
   std::error_code ignored;
   if (fs::exists(place / kManifestName, ignored)) return {place.string()};
   std::vector<std::pair<int64_t, std::string>> steps;
@@ -74,7 +74,7 @@ Json lineage_to_json(const CheckpointLineage& lineage) {
           {"examples", lineage.examples},
           {"data", lineage.data},
           {"base", lineage.base},
-          {"base_beside", lineage.base_beside},
+          {"base_beside", lineage.base_relative},
           {"base_identity", lineage.base_identity}};
 }
 
@@ -93,7 +93,7 @@ CheckpointLineage lineage_from_json(const Json& state) {
   read("examples", lineage.examples);
   read("data", lineage.data);
   read("base", lineage.base);
-  read("base_beside", lineage.base_beside);
+  read("base_beside", lineage.base_relative);
   if (!earlier) read("base_identity", lineage.base_identity);
   return lineage;
 }
@@ -106,8 +106,8 @@ std::string find_base(const std::string& checkpoint, const std::string& load) {
   const CheckpointLineage lineage = read_lineage(CheckpointReader(checkpoint));
   const fs::path saved = from_root(checkpoint).parent_path();
   std::vector<std::string> places{load, lineage.base};
-  if (!lineage.base_beside.empty())
-    places.push_back((saved / lineage.base_beside).lexically_normal().string());
+  if (!lineage.base_relative.empty())
+    places.push_back((saved / lineage.base_relative).lexically_normal().string());
   // Earlier versions: `load` is relative to the parent of the run's folder.
   places.push_back((saved.parent_path().parent_path() / load).string());
   std::set<std::string> seen{""};

@@ -22,7 +22,7 @@ struct CheckpointLineage {
   std::string data;  // human-readable description of the examples
   // Runs that depend on their base only: adapters and preference training.
   std::string base;           // absolute path from find_model()
-  std::string base_beside;    // the same, relative to the folder of checkpoints
+  std::string base_relative;  // the same, relative to the folder of checkpoints
   std::string base_identity;  // model_identity(); empty: unknown
 };
 

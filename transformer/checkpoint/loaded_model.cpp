@@ -28,7 +28,7 @@ namespace trireme {
 namespace {
 
 std::string checkpoint_of(const std::string& path) {
-  const NewestCheckpoint newest = find_checkpoint(checkpoint_place(path));
+  const NewestCheckpoint newest = find_checkpoint(checkpoints_directory(path));
   for (const std::string& why : newest.skipped) log_warning(why);
   return newest.directory;
 }
@@ -161,7 +161,7 @@ void LoadedModel::add_adapter(const std::string& adapter) {
     adapters_ = std::move(peft);
   }
   bundle_.lineage.special_tokens = true;
-  if (ChatTemplateSources kept = kept_chat_templates(adapter); !kept.empty())
+  if (ChatTemplateSources kept = recorded_chat_templates(adapter); !kept.empty())
     bundle_.lineage.chat_templates = std::move(kept);
 }
 

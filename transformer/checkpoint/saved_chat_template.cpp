@@ -45,7 +45,7 @@ void add_ends_of_turn(const fs::path& directory, const ChatTemplateSources& chat
 
 }  // namespace
 
-ChatTemplateSources kept_chat_templates(const std::string& path) {
+ChatTemplateSources recorded_chat_templates(const std::string& path) {
   if (is_peft_adapter(path)) return find_chat_templates(path);
   const std::string checkpoint = newest_checkpoint_at(path);
   if (checkpoint.empty()) return {};
@@ -53,7 +53,7 @@ ChatTemplateSources kept_chat_templates(const std::string& path) {
 }
 
 ChatTemplateSources chat_templates_of_model(const std::string& path, const std::string& tokenizer) {
-  ChatTemplateSources of_run = kept_chat_templates(path);
+  ChatTemplateSources of_run = recorded_chat_templates(path);
   return of_run.empty() ? find_chat_templates(tokenizer) : of_run;
 }
 

@@ -12,7 +12,7 @@ class ModelSource;
 
 // Chat templates recorded in a run's newest checkpoint, or stored next to PEFT adapters. Empty if
 // the path is neither.
-ChatTemplateSources kept_chat_templates(const std::string& path);
+ChatTemplateSources recorded_chat_templates(const std::string& path);
 // The same, else the templates of a model's tokenizer (a path, or "byte"). Empty if neither has
 // one.
 ChatTemplateSources chat_templates_of_model(const std::string& path, const std::string& tokenizer);

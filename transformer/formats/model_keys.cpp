@@ -6,8 +6,8 @@
 #include "engine/core/error.h"
 #include "engine/text/tokenizer_keys.h"
 #include "transformer/families/family.h"
+#include "transformer/formats/gguf/gguf_architectures.h"
 #include "transformer/formats/gguf/gguf_keys.h"
-#include "transformer/formats/gguf/gguf_words.h"
 #include "transformer/formats/hf/quantization_keys.h"
 
 namespace trireme {

@@ -28,7 +28,7 @@ double WaitTimes::take_seconds(int64_t count) {
 
 void wait_for(Context& gpu, const Event& event) { gpu.waits->wait(gpu, event); }
 
-int64_t waits_counted(const Context& gpu) { return gpu.waits->count(); }
+int64_t pending_wait_count(const Context& gpu) { return gpu.waits->count(); }
 
 double take_wait_seconds(Context& gpu, int64_t count) { return gpu.waits->take_seconds(count); }
 

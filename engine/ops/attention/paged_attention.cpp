@@ -47,7 +47,7 @@ cpu::PagedPools pools_of(const ConstTensor& k_pool, const ConstTensor& v_pool,
 
 // Maximum number of parts of a sequence of at most `keys` keys.
 int64_t max_parts(int64_t keys) {
-  return std::clamp<int64_t>(ceil_div(keys, cpu::kMinPartKeys), 1, cpu::kMaxPagedParts);
+  return std::clamp<int64_t>(ceil_div(keys, cpu::kPartKeys), 1, cpu::kMaxPagedParts);
 }
 
 template <class T>
@@ -130,9 +130,9 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
 }  // namespace
 
 int64_t paged_context_bound(int64_t longest_context) {
-  int64_t bound = cpu::kMinPartKeys;
+  int64_t bound = cpu::kPartKeys;
   while (bound < longest_context) bound *= 2;
-  return bound < cpu::kMinPartKeys * cpu::kMaxPagedParts ? bound : 0;
+  return bound < cpu::kPartKeys * cpu::kMaxPagedParts ? bound : 0;
 }
 
 void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k_pool,

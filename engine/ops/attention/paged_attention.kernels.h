@@ -36,15 +36,15 @@ struct PagedAttention {
 // Split of one sequence's keys over thread blocks of a GPU (flash-decoding), independent of other
 // sequences. There are enough parts that few sequences of one query fill the device. Many queries
 // fill it themselves: a sequence has several parts only if parts * queries <= kMaxPagedParts.
-// Within this limit there is about one part per kMinPartKeys keys. A part has a multiple of
+// Within this limit there is about one part per kPartKeys keys. A part has a multiple of
 // kPartTile keys, except the last, which has the rest.
-inline constexpr int64_t kMaxPagedParts = 32, kMinPartKeys = 256, kPartTile = 64;
+inline constexpr int64_t kMaxPagedParts = 32, kPartKeys = 256, kPartTile = 64;
 struct KvSplits {
   int64_t count, keys;  // number of parts, at least 1; keys of a part
 
   static TRIREME_HOST_DEVICE KvSplits of(int64_t queries, int64_t keys) {
     const int64_t most = queries > kMaxPagedParts || queries < 1 ? 1 : kMaxPagedParts / queries;
-    const int64_t wanted = (keys + kMinPartKeys - 1) / kMinPartKeys;
+    const int64_t wanted = (keys + kPartKeys - 1) / kPartKeys;
     const int64_t count = wanted < 1 ? 1 : wanted < most ? wanted : most;
     const int64_t tiles = (keys + count * kPartTile - 1) / (count * kPartTile);
     const int64_t part = (tiles < 1 ? 1 : tiles) * kPartTile;

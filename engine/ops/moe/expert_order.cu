@@ -69,11 +69,11 @@ void order_by_expert(Context& gpu, const OrderByExpert& a) {
 void drop_over_capacity(Context& gpu, const DropOverCapacity& a) {
   constexpr const char* kOp = "drop_over_capacity";
   fill_bytes(gpu, gpu.main, a.dropped, 0, sizeof *a.dropped);
-  const CountingOrder by_digit{.counts = a.counts,
-                               .totals = a.totals,
-                               .n = a.tokens,
-                               .buckets = kDigitBuckets,
-                               .chunks = order_chunks(a.tokens)};
+  const CountingScratch by_digit{.counts = a.counts,
+                                 .totals = a.totals,
+                                 .n = a.tokens,
+                                 .buckets = kDigitBuckets,
+                                 .chunks = order_chunks(a.tokens)};
   DropOverCapacity at = a;
   const int64_t* tokens = nullptr;
   for (int shift = 0; shift < 64; shift += 8) {  // the lowest digit first: each sort is stable
@@ -82,11 +82,11 @@ void drop_over_capacity(Context& gpu, const DropOverCapacity& a) {
     place_in_order<false>(gpu, kOp, digit, MoveToken{digit, at.sorted}, by_digit);
     tokens = at.sorted;
   }
-  const CountingOrder by_expert{.counts = a.counts,
-                                .totals = a.totals,
-                                .n = a.tokens * a.k,
-                                .buckets = a.num_experts,
-                                .chunks = order_chunks(a.tokens * a.k)};
+  const CountingScratch by_expert{.counts = a.counts,
+                                  .totals = a.totals,
+                                  .n = a.tokens * a.k,
+                                  .buckets = a.num_experts,
+                                  .chunks = order_chunks(a.tokens * a.k)};
   place_in_order<true>(gpu, kOp, SortedPair{at}, DropPair{SortedPair{at}}, by_expert);
 }
 

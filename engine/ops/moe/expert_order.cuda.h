@@ -10,7 +10,7 @@ namespace trireme::cuda {
 struct OrderByExpert {
   int32_t *pairs, *places;  // (T k)
   const int32_t* experts;   // (T k)
-  CountingOrder order;      // items: the pairs; buckets: the experts; totals: the op's counts
+  CountingScratch order;    // items: the pairs; buckets: the experts; totals: the op's counts
 };
 TRIREME_CUDA_DECL void order_by_expert(Context& gpu, const OrderByExpert& a);
 

@@ -14,7 +14,7 @@ namespace trireme::cuda {
 
 // Sets counts (buckets, chunks) to the number of items of each chunk in each bucket.
 template <class Keys>
-__global__ void __launch_bounds__(kWarp) count_kernel(Keys keys, CountingOrder o) {
+__global__ void __launch_bounds__(kWarp) count_kernel(Keys keys, CountingScratch o) {
   begin_kernel();
   auto* const count = dynamic_shared<int64_t>();
   const int lane = static_cast<int>(threadIdx.x);
@@ -46,7 +46,7 @@ __device__ I sum_before(I x, I& all) {
 
 // One warp per bucket: replaces the count of each chunk by the number of the bucket's items in
 // earlier chunks, and sets the bucket's total.
-static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingOrder o) {
+static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingScratch o) {
   begin_kernel();
   int32_t* const counts = o.counts + blockIdx.x * o.chunks;
   int32_t before = 0;
@@ -63,7 +63,7 @@ static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingOr
 // Passes each item and its place to the sink. kInBucket: the place is relative to the first item of
 // the bucket.
 template <bool kInBucket, class Keys, class Sink>
-__global__ void __launch_bounds__(kWarp) place_kernel(Keys keys, Sink sink, CountingOrder o) {
+__global__ void __launch_bounds__(kWarp) place_kernel(Keys keys, Sink sink, CountingScratch o) {
   begin_kernel();
   auto* const next = dynamic_shared<int64_t>();
   const int lane = static_cast<int>(threadIdx.x);
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kWarp) place_kernel(Keys keys, Sink sink, Coun
 // Runs the three kernels. kInBucket: as in place_kernel; op: name of the launches.
 template <bool kInBucket, class Keys, class Sink>
 void place_in_order(Context& gpu, const char* op, const Keys& keys, const Sink& sink,
-                    const CountingOrder& o) {
+                    const CountingScratch& o) {
   const Grid chunks{.blocks = {o.chunks},
                     .threads = kWarp,
                     .shared = o.buckets * static_cast<int64_t>(sizeof(int64_t))};

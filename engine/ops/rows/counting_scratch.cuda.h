@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 
-struct CountingOrder {
+struct CountingScratch {
   int32_t* counts;             // (buckets, chunks) scratch
   int64_t* totals;             // (buckets): items of each bucket, an output
   int64_t n, buckets, chunks;  // n: items; chunks: order_chunks(n)

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kAddThreads)
 
 template <class From>
 void sort_by_digit(Context& gpu, const From& from, const SortedTokens& to, int shift, uint32_t mask,
-                   const CountingOrder& order) {
+                   const CountingScratch& order) {
   const DigitOfRow<From> digit{from, shift, mask};
   place_in_order<false>(gpu, "embedding_order", digit, MoveRow<From>{from, to}, order);
 }
@@ -125,11 +125,11 @@ SortedTokens sort_tokens(Context& gpu, const TokenOrder& o, const RowOfToken& to
   const int bits =
       std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(token.entries))));
   const int digits = (bits + kMaxBits - 1) / kMaxBits, width = (bits + digits - 1) / digits;
-  const CountingOrder order{.counts = o.counts,
-                            .totals = o.totals,
-                            .n = n,
-                            .buckets = int64_t{1} << width,
-                            .chunks = order_chunks(n)};
+  const CountingScratch order{.counts = o.counts,
+                              .totals = o.totals,
+                              .n = n,
+                              .buckets = int64_t{1} << width,
+                              .chunks = order_chunks(n)};
   const uint32_t mask = (uint32_t{1} << width) - 1;
   SortedTokens sorted = o.sorted, other = o.other;
   sort_by_digit(gpu, token, sorted, 0, mask, order);

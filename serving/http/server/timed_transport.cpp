@@ -65,7 +65,7 @@ void TimedTransport::arm_against_stall(Clock::time_point since, int unsent) {
   deadline_.async_wait(
       [self = shared_from_this(), number = ++alarm_, since, unsent, limit](error_code error) {
         if (error || number != self->alarm_) return;
-        const int left = unsent_bytes(self->transport_->socket().native_handle());
+        const int left = unacknowledged_bytes(self->transport_->socket().native_handle());
         const auto now = Clock::now();
         if (left < unsent) return self->arm_against_stall(now, left);
         if (now - since < limit) return self->arm_against_stall(since, unsent);

@@ -66,7 +66,7 @@ std::unique_ptr<HttpTransport> make_transport(tcp::socket socket, asio::ssl::con
   return std::make_unique<TlsTransport>(std::move(socket), *tls);
 }
 
-int unsent_bytes(int socket) {
+int unacknowledged_bytes(int socket) {
   int bytes = 0;
   return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }

@@ -31,7 +31,7 @@ std::unique_ptr<HttpTransport> make_transport(boost::asio::ip::tcp::socket socke
                                               boost::asio::ssl::context* tls);
 
 // Number of bytes written to a socket that the peer has not acknowledged; 0 if it is unknown.
-int unsent_bytes(int socket);
+int unacknowledged_bytes(int socket);
 // True if the peer has closed the connection, or only its sending half, whether or not its earlier
 // bytes are read.
 bool has_hung_up(int socket);

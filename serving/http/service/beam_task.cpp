@@ -47,7 +47,7 @@ void BeamTask::start(std::function<void()> wake) {
   mailbox_->open(std::move(wake));
   entered_ = Clock::now();
   for (size_t p = 0; p < searches_.size(); ++p) begin_round(p);
-  metrics_of(searches_.front()).entered(work_.requested.n, work_.requested.max_tokens);
+  metrics_of(searches_.front()).request_submitted(work_.requested.n, work_.requested.max_tokens);
 }
 
 void BeamTask::begin_round(size_t number) {

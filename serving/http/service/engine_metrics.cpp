@@ -244,7 +244,7 @@ void EngineMetrics::step(const StepReport& report) {
   series_->write_bytes.Increment(tokens * cost.cached_bytes);
 }
 
-void EngineMetrics::entered(int64_t n, int64_t max_tokens) {
+void EngineMetrics::request_submitted(int64_t n, int64_t max_tokens) {
   series_->params_n->Observe(static_cast<double>(n));
   if (max_tokens > 0) series_->params_max_tokens->Observe(static_cast<double>(max_tokens));
 }

@@ -52,7 +52,7 @@ class EngineMetrics {
 
   void step(const StepReport& report);
   // Records a submitted request. max_tokens: 0: limited only by the context length.
-  void entered(int64_t n, int64_t max_tokens);
+  void request_submitted(int64_t n, int64_t max_tokens);
   // Records a computed prompt, once. tokens: all of the prompt; cached: those of them found in the
   // prefix cache.
   void prompt_computed(int64_t tokens, int64_t cached);

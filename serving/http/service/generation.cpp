@@ -104,7 +104,7 @@ std::unique_ptr<ResponseProducer> search_beams(ServiceContext& service,
                      .requested = work.requested,
                      .ticket = std::move(work.ticket),
                      .arrival = work.arrival,
-                     .held = HeldBytes(work.limits.whole, work.limits.always, work.all_responses),
+                     .held = HeldBytes(work.limits.whole, work.limits.always, work.response_budget),
                      .lease = std::move(work.lease)};
   return std::make_unique<BeamTask>(service.engines, service.metrics, std::move(beam_work));
 }
@@ -164,7 +164,7 @@ HandlerResult generate(ServiceContext& service, const HttpRequest& http,
                       .ticket = std::move(ticket),
                       .arrival = http.arrival,
                       .limits = service.config.responses,
-                      .all_responses = service.responses.of(http.tenant),
+                      .response_budget = service.responses.of(http.tenant),
                       .grammar = grammar_of(request.constraint),
                       .grammar_param = request.constraint.param,
                       .tenant = http.tenant,

@@ -93,9 +93,9 @@ GenerationTask::GenerationTask(Replicas& engines, ServingMetrics& metrics, Gener
       metrics_(metrics),
       work_(std::move(work)),
       mailbox_(std::make_shared<Mailbox<PendingEvents>>(
-          engines, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_responses))),
+          engines, HeldBytes(work_.limits.unread, work_.limits.always, work_.response_budget))),
       choices_(work_.prompts.size() * work_.n),
-      held_(work_.limits.whole, work_.limits.always, work_.all_responses) {
+      held_(work_.limits.whole, work_.limits.always, work_.response_budget) {
   for (const SequenceRequest& prompt : work_.prompts) lengths_.push_back(std::ssize(prompt.prompt));
   prompt_tokens_ = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
 }
@@ -177,7 +177,8 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   // Now owned by the engines. A request with one text keeps its prompt until the first event, so
   // that it can move to another replica.
   if (moved_ || choices_.size() > 1 || engines_.size() == 1) work_.prompts = {};
-  if (!moved_) metrics_of(choices_.front()).entered(work_.requested.n, work_.requested.max_tokens);
+  if (!moved_)
+    metrics_of(choices_.front()).request_submitted(work_.requested.n, work_.requested.max_tokens);
 }
 
 ResponseProducer::Part GenerationTask::enter_by_worker() {

@@ -47,7 +47,7 @@ struct GenerationWork {
   std::unique_ptr<Admission::Ticket> ticket;
   std::chrono::steady_clock::time_point arrival;
   ResponseLimits limits = {};
-  std::shared_ptr<ByteBudget> all_responses;  // budget of the tenant (ServiceContext::responses)
+  std::shared_ptr<ByteBudget> response_budget;  // budget of the tenant (ServiceContext::responses)
   // Grammar of the completions, and the request's field that sets it. It is compiled before the
   // sequences are submitted.
   std::optional<GrammarSource> grammar = {};

@@ -14,7 +14,7 @@ void save(const std::string& root, int64_t step, int64_t skips) {
   const TestTensor weight(DType::kF32, {2}, std::vector<double>{1, 2});
   const ConstTensor data = weight;
   save_checkpoint({.root = root, .step = step}, {{"param", "w", {2}, {}, 0, data}},
-                  {{"step", step}, {kSkippedRow, skips}});
+                  {{"step", step}, {kConsecutiveSkips, skips}});
 }
 
 TEST(FindCheckpoint, PassesOverThoseOfSkippedSteps) {

@@ -17,7 +17,8 @@ namespace {
 // configuration, of the resumed run, of the model that the run starts from, and of the tokenizer.
 // Empty if there are none.
 ChatTemplateSources template_sources(const RunConfig& config) {
-  if (!config.finetune.kept_chat_templates.empty()) return config.finetune.kept_chat_templates;
+  if (!config.finetune.recorded_chat_templates.empty())
+    return config.finetune.recorded_chat_templates;
   const auto of_model = [&] {
     return chat_templates_of_model(config.checkpoint.load, config.data.tokenizer);
   };
@@ -28,7 +29,7 @@ ChatTemplateSources template_sources(const RunConfig& config) {
     own.merge(find_chat_templates(config.data.tokenizer));  // names that a run's copy may not have
     return read_chat_templates(given, own);
   }
-  ChatTemplateSources kept = kept_chat_templates(config.checkpoint.save);
+  ChatTemplateSources kept = recorded_chat_templates(config.checkpoint.save);
   return kept.empty() ? of_model() : kept;
 }
 

@@ -5,9 +5,9 @@
 
 #include "engine/text/tokenizer_keys.h"
 #include "transformer/families/family.h"
+#include "transformer/formats/gguf/gguf_architectures.h"
 #include "transformer/formats/gguf/gguf_keys.h"
 #include "transformer/formats/gguf/gguf_model.h"
-#include "transformer/formats/gguf/gguf_words.h"
 
 namespace trireme {
 namespace {
@@ -101,16 +101,16 @@ class Reader {
                "\" cannot be read from GGUF; supported: ", known, " models");
   }
 
-  void add_integer(const GgufWord& word) {
+  void add_integer(const GgufKeyPair& word) {
     if (word.required)
       json_[word.ours] = require<int64_t>(key(word.theirs));
     else if (const auto value = get<int64_t>(word.theirs))
       json_[word.ours] = *value;
   }
   template <size_t n, size_t m>
-  void words(const GgufWord (&integers)[n], const GgufWord (&numbers)[m]) {
-    for (const GgufWord& word : integers) add_integer(word);
-    for (const GgufWord& word : numbers)
+  void words(const GgufKeyPair (&integers)[n], const GgufKeyPair (&numbers)[m]) {
+    for (const GgufKeyPair& word : integers) add_integer(word);
+    for (const GgufKeyPair& word : numbers)
       if (const auto value = get<double>(word.theirs))
         json_[word.ours] = meant(*value);
       else if (word.required)
@@ -227,7 +227,7 @@ class Reader {
 
   void read_experts() {
     const GgufExperts& experts = row_->experts;
-    for (const GgufWord& word : experts.words) add_integer(word);
+    for (const GgufKeyPair& word : experts.words) add_integer(word);
     if (!experts.own_width) return;
     json_["moe_intermediate_size"] = width("blk.0.ffn_gate_exps.weight");
     json_["norm_topk_prob"] = experts.normalized;

@@ -6,14 +6,14 @@
 
 #include "engine/core/error.h"
 #include "transformer/families/family.h"
-#include "transformer/formats/gguf/gguf_words.h"
+#include "transformer/formats/gguf/gguf_architectures.h"
 
 namespace trireme {
 namespace {
 
 template <size_t n>
-void add_words(Schema& schema, const GgufWord (&words)[n], bool whole) {
-  for (const GgufWord& word : words) {
+void add_words(Schema& schema, const GgufKeyPair (&words)[n], bool whole) {
+  for (const GgufKeyPair& word : words) {
     const std::string help = concat(word.ours, " of config.json");
     Key& key = whole ? schema.integer(word.theirs, "", help) : schema.number(word.theirs, "", help);
     if (word.required) key.required();

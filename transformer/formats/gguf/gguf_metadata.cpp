@@ -6,8 +6,8 @@
 
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
+#include "transformer/formats/gguf/gguf_architectures.h"
 #include "transformer/formats/gguf/gguf_model.h"
-#include "transformer/formats/gguf/gguf_words.h"
 
 namespace trireme {
 namespace {
@@ -80,8 +80,8 @@ class Writer {
                ", which this version does not write as GGUF");
   }
 
-  void words(std::span<const GgufWord> table) {
-    for (const GgufWord& word : table) {
+  void words(std::span<const GgufKeyPair> table) {
+    for (const GgufKeyPair& word : table) {
       if (!json_.contains(word.ours)) continue;
       said_.insert(word.ours);
       const Json& value = json_.at(word.ours);

@@ -7,7 +7,7 @@
 #include "engine/io/input_file.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
-#include "transformer/formats/gguf/gguf_words.h"
+#include "transformer/formats/gguf/gguf_architectures.h"
 
 namespace trireme {
 namespace {

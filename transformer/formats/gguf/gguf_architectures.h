@@ -8,12 +8,12 @@
 
 namespace trireme {
 
-struct GgufWord {
+struct GgufKeyPair {
   const char* ours;    // in config.json
   const char* theirs;  // after "<architecture>."
   bool required = true;
 };
-inline constexpr GgufWord kDecoderIntegers[] = {
+inline constexpr GgufKeyPair kDecoderIntegers[] = {
     {"max_position_embeddings", "context_length"},
     {"hidden_size", "embedding_length"},
     {"num_hidden_layers", "block_count"},
@@ -21,18 +21,19 @@ inline constexpr GgufWord kDecoderIntegers[] = {
     {"num_attention_heads", "attention.head_count"},
     {"num_key_value_heads", "attention.head_count_kv", false},
     {"head_dim", "attention.key_length", false}};
-inline constexpr GgufWord kDecoderNumbers[] = {{"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
-                                               {"rope_theta", "rope.freq_base", false}};
-inline constexpr GgufWord kGpt2Integers[] = {{"n_positions", "context_length"},
-                                             {"n_embd", "embedding_length"},
-                                             {"n_layer", "block_count"},
-                                             {"n_inner", "feed_forward_length"},
-                                             {"n_head", "attention.head_count"}};
-inline constexpr GgufWord kGpt2Numbers[] = {{"layer_norm_epsilon", "attention.layer_norm_epsilon"}};
-inline constexpr GgufWord kMixtralIntegers[] = {{"num_local_experts", "expert_count"},
-                                                {"num_experts_per_tok", "expert_used_count"}};
-inline constexpr GgufWord kQwenExpertIntegers[] = {{"num_experts", "expert_count"},
+inline constexpr GgufKeyPair kDecoderNumbers[] = {
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, {"rope_theta", "rope.freq_base", false}};
+inline constexpr GgufKeyPair kGpt2Integers[] = {{"n_positions", "context_length"},
+                                                {"n_embd", "embedding_length"},
+                                                {"n_layer", "block_count"},
+                                                {"n_inner", "feed_forward_length"},
+                                                {"n_head", "attention.head_count"}};
+inline constexpr GgufKeyPair kGpt2Numbers[] = {
+    {"layer_norm_epsilon", "attention.layer_norm_epsilon"}};
+inline constexpr GgufKeyPair kMixtralIntegers[] = {{"num_local_experts", "expert_count"},
                                                    {"num_experts_per_tok", "expert_used_count"}};
+inline constexpr GgufKeyPair kQwenExpertIntegers[] = {{"num_experts", "expert_count"},
+                                                      {"num_experts_per_tok", "expert_used_count"}};
 
 // How layers get a sliding window.
 enum class GgufWindows {
@@ -45,8 +46,8 @@ enum class GgufWindows {
 
 // Mixture of experts.
 struct GgufExperts {
-  std::span<const GgufWord> words;  // empty: dense models
-  bool own_width = false;           // experts have a width of their own, "moe_intermediate_size"
+  std::span<const GgufKeyPair> words;  // empty: dense models
+  bool own_width = false;              // experts have a width of their own, "moe_intermediate_size"
   bool normalized = false;  // llama.cpp divides the weights of a token's experts by their sum
   bool shared = false;      // with own_width: every layer has a shared expert
 };
