@@ -19,7 +19,7 @@ int64_t parse_shard_size(const std::string& size) {
   int64_t count = 0, bytes = 0;
   const auto read = std::from_chars(size.data(), size.data() + digits, count);
   if (read.ec != std::errc() || __builtin_mul_overflow(count, unit->second, &bytes))
-    fail_input("--max-shard-size ", size, ": expected at most 8 EiB");
+    fail_input("--max-shard-size ", size, ": expected less than 2^63 bytes");
   if (bytes < 1) fail_input("--max-shard-size ", size, ": expected at least 1 byte");
   return bytes;
 }

@@ -100,7 +100,7 @@ ApiJson get_operation(const Endpoint& endpoint) {
     operation["security"] = ApiJson::array();
   else
     operation["responses"]["401"] = error_response("Missing or wrong API key.");
-  if (endpoint.access == Access::kAdmin)
+  if (endpoint.access == Access::kAdmin || endpoint.access == Access::kMetrics)
     operation["responses"]["403"] = error_response(kAdminNeeded);
   return operation;
 }

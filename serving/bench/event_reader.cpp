@@ -23,7 +23,7 @@ void EventReader::feed(std::string_view bytes,
 
 void EventReader::end_line(const std::function<void(const std::string&)>& event) {
   if (line_.empty()) {
-    if (!data_.empty()) event(data_);  // WHATWG HTML 9.2.6: an event without data is dropped
+    if (has_data_) event(data_);
     data_.clear();
     has_data_ = false;
   } else if (line_ == "data" || line_.starts_with("data:")) {

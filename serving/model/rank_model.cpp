@@ -46,11 +46,11 @@ std::vector<std::unique_ptr<ControlChannel>> all_of(ControlListener& listener, i
     if (std::chrono::steady_clock::now() > end)
       throw Error(concat(missing, " ranks have not connected to the control channel"),
                   ExitCode::kLostRank);
-    const auto guest = listener.accept(milliseconds(500));
-    if (guest == nullptr || guest->rank < 1 || guest->rank >= ranks) continue;
-    auto& place = channels[static_cast<size_t>(guest->rank - 1)];
+    const auto connected = listener.accept(milliseconds(500));
+    if (connected == nullptr || connected->rank < 1 || connected->rank >= ranks) continue;
+    auto& place = channels[static_cast<size_t>(connected->rank - 1)];
     if (place != nullptr) continue;
-    place = std::move(guest->channel);
+    place = std::move(connected->channel);
     --missing;
   }
   return channels;
@@ -127,10 +127,7 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
       options.blocks > 0 ? checked_mul(options.blocks, of_block)
                          : cache_bytes(options, left_of_gpu(options.gpu_share.value_or(kGpuShare)));
   const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
-  const int64_t longest = limits_.length;
   agreed(world_->world(), [&] { check_cache(options, bytes, of_block, held); });
-  // The frequencies of dynamic and longrope positions depend on the length.
-  if (limits_.length < longest) loaded_->reset_positions(*ctx_, limits_.length);
   limits_.blocks = std::min(held, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
   if (draft_ != nullptr) draft_->divide_memory(limits_);
 }

@@ -51,7 +51,7 @@ std::vector<double> segments(const Size& s, int64_t count) {
   return out;
 }
 
-enum class Logits { kRandom, kTies, kNan };
+enum class Logits { kRandom, kTies, kNan, kInfiniteBiases };
 
 // Scores have magnitude one, weights magnitude `scale`.
 OpCase forward_case(const Size& s, DType dtype, bool sigmoid, bool biased, Logits kind) {
@@ -61,19 +61,26 @@ OpCase forward_case(const Size& s, DType dtype, bool sigmoid, bool biased, Logit
     for (int64_t i = 0; i < s.tokens * s.experts; ++i)
       holes.push_back(i % 23 == 5 ? static_cast<double>(NAN)
                                   : static_cast<double>(i * 37 % 41) / 16);
-    const ConstTensor logits = kind == Logits::kRandom ? run.random("logits", dtype, wide, -4, 4)
+    std::vector<double> infinite(static_cast<size_t>(s.experts), 0.25);
+    for (size_t e = 0; e < infinite.size(); ++e)
+      if (e % 3 != 2) infinite[e] = e % 3 == 0 ? INFINITY : -INFINITY;
+    const ConstTensor logits = kind == Logits::kNan    ? run.values("logits", dtype, wide, holes)
                                : kind == Logits::kTies ? run.integers("logits", dtype, wide, -1, 2)
-                                                       : run.values("logits", dtype, wide, holes);
+                                                       : run.random("logits", dtype, wide, -4, 4);
+    const ConstTensor bias = !biased ? ConstTensor()
+                             : kind == Logits::kInfiniteBiases
+                                 ? run.values("bias", dtype, {s.experts}, infinite)
+                                 : run.random("bias", dtype, {s.experts}, -0.5, 0.5);
     const Tensor scores = run.updated("scores", dtype, wide, whole(s.experts));
     const Tensor experts = run.output("experts", DType::kI32, chosen, exact());
     const Tensor weights = run.updated("weights", dtype, chosen, whole(s.experts));
-    router_forward(run.ctx, scores, experts, weights, logits,
-                   biased ? run.random("bias", dtype, {s.experts}, -0.5, 0.5) : ConstTensor(),
+    router_forward(run.ctx, scores, experts, weights, logits, bias,
                    biased ? run.values("valid", DType::kU8, {s.tokens}, valid_tokens(s.tokens))
                           : ConstTensor(),
                    router_args(s, sigmoid));
   };
-  const char* what = kind == Logits::kRandom ? "" : kind == Logits::kTies ? " ties" : " NaN";
+  constexpr const char* kNames[] = {"", " ties", " NaN", " infinite biases"};
+  const char* what = kNames[static_cast<size_t>(kind)];
   return {
       .op = "router_forward",
       .shape = concat(describe(s), sigmoid ? " sigmoid" : " softmax", biased ? " bias" : "", what),
@@ -237,6 +244,8 @@ std::vector<OpCase> router_cases() {
           if (s.large) continue;
           cases.push_back(forward_case(s, dtype, sigmoid, flag, Logits::kTies));
           cases.push_back(forward_case(s, dtype, sigmoid, flag, Logits::kNan));
+          if (sigmoid && flag)
+            cases.push_back(forward_case(s, dtype, sigmoid, flag, Logits::kInfiniteBiases));
         }
       }
     }

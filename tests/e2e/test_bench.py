@@ -84,6 +84,19 @@ class Bench(harness.CommandTest):
             self.assertGreater(modes[what], 0)
             self.assertGreater(modes[what + "_deterministic"], 0)
 
+    def test_steps_of_a_model_with_windows(self):
+        """Layers with and without windows have block tables of their own."""
+        windows = {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "vocab_size": 64, "hidden_size": 16,
+                   "intermediate_size": 32, "num_hidden_layers": 12, "num_attention_heads": 2, "num_key_value_heads": 1,
+                   "head_dim": 8, "sliding_window": 16, "sliding_window_pattern": 6, "max_position_embeddings": 4096}
+        self.write("windows/config.json", json.dumps(windows))
+        text, _ = self.trireme("bench", "steps", "--device", "cpu", "--model", "windows/config.json", "--prompt", "5", "--tokens",
+                               "4", "--sequences", "3", "--dtype", "float32", "--host-sequences", "16", "--samples", "1",
+                               "--threads", "1", "--json", timeout=300)
+        host, _ = (json.loads(line) for line in text.splitlines())
+        self.assertEqual(host["kv_groups"], 6)  # 2 layers without a window, 5 times 2 with one
+        self.assertGreater(host["host_us"], 0)
+
     def test_gemm_of_a_model(self):
         text, _ = self.trireme("bench", "gemm", "--model", "quickstart", "--tokens", "8", "--dtype", "float32", "--samples",
                                "1", "--threads", "1", "--json", timeout=300)

@@ -441,30 +441,6 @@ class Server(served_run.ServerTest):
         _, stderr = server.communicate(timeout=120)
         self.assertEqual(server.returncode, 0, stderr)
 
-    def test_positions_are_those_of_the_length_that_fits(self):
-        """Frequencies of dynamic positions depend on the length, also where the KV cache reduces it."""
-        self.trireme("checkpoint", "export", "run", "hf")
-        path = self.folder / "hf/config.json"
-        config = {**json.loads(path.read_text()), "max_position_embeddings": 32,
-                  "rope_scaling": {"rope_type": "dynamic", "factor": 8.0}}
-        config.pop("rope_parameters", None)
-        path.write_text(json.dumps(config))
-        _, refused = self.trireme("serve", "--model", "hf", "--tokenizer", "byte", "--kv-cache-memory-bytes", 16, expect=2)
-        block = int(re.search(r"(\d+) tokens need (\d+) bytes", refused)[2])
-        cache = ("--tokenizer", "byte", "--kv-cache-memory-bytes", 5 * block)  # 80 tokens
-
-        def logprobs(*arguments):
-            server = self.serve(*cache, *arguments, model="hf")
-            found = self.complete(max_tokens=1, logprobs=0, echo=True)["choices"][0]["logprobs"]["token_logprobs"]
-            return found, self.stop(server)
-
-        reduced, stderr = logprobs()
-        self.assertIn("maximum length reduced to 80 tokens", stderr)
-        asked, stderr = logprobs("--max-model-len", 80)
-        self.assertNotIn("reduced", stderr)
-        self.assertEqual(reduced, asked)
-        self.assertNotEqual(asked, logprobs("--max-model-len", 40)[0])
-
     def test_what_cannot_be_served_is_refused(self):
         for arguments, says in (
                 (("--host", "0.0.0.0"), ["0.0.0.0", "API key"]), (("--host", "nowhere.invalid"), "nowhere.invalid"),

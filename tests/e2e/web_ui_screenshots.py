@@ -64,4 +64,4 @@ class Screenshots(test_web_ui.Page):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=["page_screenshots", "Screenshots.test_them"])
+    unittest.main(argv=["web_ui_screenshots", "Screenshots.test_them"])

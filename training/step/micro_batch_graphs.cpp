@@ -126,7 +126,7 @@ void MicroBatchGraphs::run(int64_t step) {
       ctx_.arena.skip(record.allocation, record.allocations);
     else
       make(record, micro_batch);
-    stage_.copy_to_fixed_place(micro_batch);
+    stage_.copy_to_fixed_buffer(micro_batch);
     cuda::replay(*ctx_.gpu, record.graph);
     store_.set_written(record.written);
     stage_.count_blocks(record.blocks);

@@ -46,10 +46,10 @@ class TrainStage final : public PipelineStage {
   // Capture of a CUDA graph (training/step/micro_batch_graphs.h). Between begin_recording() and
   // end_recording() passes read tokens from the fixed buffer, and store blocks with complete
   // gradients are recorded, without calling block_done. For each replay the caller first calls
-  // copy_to_fixed_place() and afterwards count_blocks() with the blocks of end_recording().
+  // copy_to_fixed_buffer() and afterwards count_blocks() with the blocks of end_recording().
   Tokens tokens(int micro_batch) const { return batches_.tokens(micro_batch); }
   const void* fixed_buffer() const { return batches_.fixed_buffer(); }
-  void copy_to_fixed_place(int micro_batch) const { batches_.fix(micro_batch); }
+  void copy_to_fixed_buffer(int micro_batch) const { batches_.fix(micro_batch); }
   void begin_recording() { recording_ = true; }
   std::vector<int> end_recording();
   void count_blocks(const std::vector<int>& blocks) const;

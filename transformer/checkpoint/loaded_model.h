@@ -47,8 +47,6 @@ class LoadedModel {
   // of `positions` tokens. InputError if the tensors do not fit the configuration, or if a
   // parameter is not finite: the error names the first one.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
-  // Model::reset_positions() for sequences of `positions` tokens. No pass may run during the call.
-  void reset_positions(Ctx& ctx, int64_t positions) { model_->reset_positions(ctx, positions); }
   // Opens the weights at `path` (as in the constructor) as a replacement for this model's, without
   // reading them, with this model's compute dtype and quantization. InputError listing every
   // difference if they belong to another model. Adapters that this model's constructor was given

@@ -25,9 +25,10 @@
 // There a sequence's result depends on the other sequences of its batch, and cached keys were
 // rotated by other frequencies than later queries. Here `length` is the length that positions are
 // reserved for (Model::reserve_positions()): the configured sequence length in training and
-// evaluation, independent of packing, the prompt plus new tokens in `generate`, and the maximum
-// sequence length in serving. That equals HuggingFace's forward pass, without a cache, of a batch
-// whose longest sequence has this length.
+// evaluation, independent of packing, the prompt plus new tokens in `generate`, and in serving
+// --max-model-len or else the model's length, also if the KV cache then limits sequences to fewer
+// tokens: replicas and ranks that were restarted have the same frequencies. That equals
+// HuggingFace's forward pass, without a cache, of a batch whose longest sequence has this length.
 #pragma once
 
 #include <cstdint>

@@ -113,11 +113,6 @@ void Model::reserve_positions(Ctx& ctx, int64_t positions) {
   if (ctx.gpu != nullptr) transfer(ctx, rotary_block_.tensor(table_dtype_, shape), tables);
 }
 
-void Model::reset_positions(Ctx& ctx, int64_t positions) {
-  cos_sin_ = {};
-  reserve_positions(ctx, positions);
-}
-
 ConstTensor Model::rotary_rows(const Pass& pass) const {
   if (config_.learned_positions) return {};
   if (pass.ctx.planning())

@@ -46,8 +46,6 @@ class Model {
   // row: keys cached before become invalid.
   int64_t position_bytes(int64_t positions) const;
   void reserve_positions(Ctx& ctx, int64_t positions);
-  // Replaces the table, also by one of fewer positions. Not between passes that share cached keys.
-  void reset_positions(Ctx& ctx, int64_t positions);
 
   struct Saved {
     std::vector<TransformerBlock::Saved> blocks;

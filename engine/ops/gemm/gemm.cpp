@@ -132,11 +132,11 @@ void gemm_streamed(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
 // Any number of rows, each with the bits it would have alone.
 template <class T>
 void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
-  const Activation x32 =
+  const Activation packed_x =
       ctx.allocate("gemm.packed_x", DType::kF32, {g.m, cpu::packed_columns(g.k)});
   if (ctx.planning()) return;
   cpu::Gemv<T> v = gemv_of<T>(g, p);
-  v.packed_x = x32->as<float>();
+  v.packed_x = packed_x->as<float>();
 #if TRIREME_BUILT_AVX512
   if constexpr (std::is_same_v<T, bf16>)
     if (uses_bf16_dots(gemm_processor(*ctx.gemm))) return cpu::avx512::gemm_dot(v, ctx.threads);
@@ -259,9 +259,9 @@ void linear_forward_packed(Ctx& ctx, const Tensor& y, const ConstTensor& x, cons
   if (x.dtype() == packed_dtype(w)) return product(y, x, bias);
   TRIREME_CHECK(packed_dtype(w) == DType::kF32, "linear_forward_packed: x is ", x.dtype(),
                 ", the weight ", packed_dtype(w));
-  const Activation x32 = widened(ctx, "gemm.packed_x", x);
+  const Activation x_f32 = widened(ctx, "gemm.x_f32", x);
   through_float32(ctx, g, y, bias, [&](const Tensor& y32, const ConstTensor& bias32) {
-    product(y32, *x32, bias32);
+    product(y32, *x_f32, bias32);
   });
 }
 

@@ -42,7 +42,8 @@ __device__ void score_row(const cpu::RouterForward<T>& a, T* s, const T* x) {
   for (int64_t e = lane; e < a.count; e += kWarp) s[e] *= factor;
 }
 
-// Rating of a group: the largest of its choices, or the sum of its two largest.
+// Rating of a group: the largest of its choices, or the sum of its two largest. A NaN counts as the
+// lowest finite number.
 template <class T>
 __device__ T group_value(const T* choice, int64_t width, bool two) {
   T first = choice[0], second = -static_cast<T>(INFINITY);

@@ -16,9 +16,9 @@ bool is_origin(std::string_view origin) {
   for (const std::string_view one : {"http://", "https://"})
     if (origin.starts_with(one)) scheme = one.size();
   if (scheme == 0 || origin.size() == scheme) return false;
-  // Nor the scheme's own port.
+  // Browsers send neither the scheme's own port, nor upper case, nor a path: such an origin would
+  // match no header.
   if (origin.ends_with(scheme == std::string_view("http://").size() ? ":80" : ":443")) return false;
-  // Browsers send neither upper case nor a path: such an origin would match no header.
   return std::ranges::all_of(origin.substr(scheme), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||
            c == ':' || c == '[' || c == ']';
@@ -33,7 +33,7 @@ AllowedOrigins::AllowedOrigins(std::vector<std::string> origins) : origins_(std:
       all_ = true;
     else if (!is_origin(origin))
       fail_input("allowed origin \"", origin, "\": give \"*\" or http(s)://HOST[:PORT] in lower ",
-                 "case, without a path, as browsers send it");
+                 "case, without a path and without :80 or :443, as browsers send it");
   }
 }
 

@@ -17,7 +17,7 @@ std::vector<std::string> events_of(const std::vector<std::string>& pieces) {
 TEST(EventReader, TakesEventsWhereverTheyAreCut) {
   const std::string stream =
       "data: a\n\n: ping\n\ndata:b\r\ndata: c\r\n\r\nevent: x\rid: 3\rdata\r\rdata: cut";
-  const std::vector<std::string> want = {"a", "b\nc"};
+  const std::vector<std::string> want = {"a", "b\nc", ""};
   EXPECT_EQ(events_of({stream}), want);
   std::vector<std::string> bytes;
   for (const char c : stream) bytes.emplace_back(1, c);

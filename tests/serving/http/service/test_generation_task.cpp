@@ -6,9 +6,9 @@
 namespace trireme::test_generation_task {
 namespace {
 
-void expect_error(const Failure& failure, bool of_engine, int status, const std::string& code,
+void expect_error(const Failure& failure, bool may_retry, int status, const std::string& code,
                   const std::string& message) {
-  const ApiError error = engine_error(failure, of_engine);
+  const ApiError error = engine_error(failure, may_retry);
   EXPECT_EQ(error.status(), status) << message;
   EXPECT_EQ(error.error_code(), code) << message;
   EXPECT_EQ(std::string(error.what()), message);
