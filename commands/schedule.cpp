@@ -99,7 +99,7 @@ CLI::App* add_show(CLI::App& parent) {
       ->type_name("FILE");
   command
       ->add_option("--json", arguments->json,
-                   "Output schedule file, for --file and parallel.pipeline_schedule")
+                   "Output JSON schedule, which --file and parallel.pipeline_schedule read")
       ->type_name("FILE");
   command->footer(
       "docs/design/pipeline-parallelism.md explains the schedules and the file format.");

@@ -53,8 +53,9 @@ double nominal_tflops(const DeviceInfo& info, DType operands) {
 std::unique_ptr<Context> open(int device) {
   const DeviceStatus status = device_status();
   if (status.devices == 0)
-    fail_input("device cuda cannot be used: ", status.reason,
-               "; set \"device\": \"cpu\", or run on a machine with a GPU and its driver");
+    fail_input(
+        "device cuda cannot be used: ", status.reason,
+        "; set \"device\": \"cpu\" (--device cpu), or run on a machine with a GPU and its driver");
   if (device < 0 || device >= status.devices)
     fail_input("device cuda:", device, " does not exist: this process sees ", status.devices,
                " (CUDA_VISIBLE_DEVICES limits them)");

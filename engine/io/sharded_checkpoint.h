@@ -59,8 +59,9 @@ struct SaveOptions {
   using Take = std::function<void(Bytes)>;
   std::function<void(const ConstTensor& data, int64_t first, const Take& take)> read = {};
   std::function<void()> finish_reading = {};
-  // Called with the bytes of this rank's shard, header included, that are written or kept so far:
-  // for kept ones on the thread of save_checkpoint(), for others on the thread that calls `take`.
+  // Called with the number of bytes of this rank's shard, header included, that are on disk so far.
+  // Runs on the thread of save_checkpoint() for bytes kept from an interrupted save (resume_as), on
+  // the thread that calls `take` for written ones.
   std::function<void(int64_t done)> progress = {};
   // Text that determines the shards' bytes, for AtomicFile's resume_as: an interrupted save of the
   // same content is resumed. One rank only.
@@ -131,10 +132,10 @@ struct NewestCheckpoint {
   std::string directory;             // empty: none found
   std::vector<std::string> skipped;  // why newer ones were skipped, one line each
 };
-// Finds the newest checkpoint under `root` that is intact and not in `doubt`; checks every byte if
-// `thorough`, else only manifest and shard sizes. `root` may be absent. Throws FileError if `root`
-// or a checkpoint newer than the one found cannot be read for any reason other than a missing file:
-// it may be complete.
+// Finds the newest checkpoint under `root` that is intact and for which `doubt` returns no reason
+// to skip it. Checks every byte if `thorough`, else only manifest and shard sizes. `root` may be
+// absent. Throws FileError if `root` or a checkpoint newer than the one found cannot be read for
+// any reason other than a missing file: it may be complete.
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true,
                                    const CheckpointSkipReason& doubt = {});
 

@@ -67,7 +67,7 @@ const ChatTemplate::Program& ChatTemplate::program_for(
   std::string asked;
   if (is_given(variables, "chat_template")) {
     if (!variables["chat_template"].is_string())
-      fail_input("\"chat_template\" is not the name of a chat template");
+      fail_input("\"chat_template\" is not a string, expected the name of a chat template");
     asked = variables["chat_template"].get<std::string>();
   }
   const std::string name = chosen_chat_template(sources_, is_given(variables, "tools"), asked);

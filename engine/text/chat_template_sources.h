@@ -24,7 +24,7 @@ inline constexpr const char* kGgufChatTemplate = "tokenizer.chat_template";
 inline constexpr size_t kMaxChatTemplateBytes = 1 << 20;
 
 // Returns the templates of a tokenizer, given as for load_tokenizer(); none for "byte" and for "".
-// InputError for more than 64 templates and for a file above kMaxChatTemplateBytes.
+// InputError for more than 64 templates and for a .jinja file above kMaxChatTemplateBytes.
 ChatTemplateSources find_chat_templates(const std::string& tokenizer);
 ChatTemplateSources chat_templates_of(const std::string& tokenizer);  // InputError if there is none
 

@@ -34,13 +34,13 @@ class ModelExecutor final : public StepExecutor {
 
   // Runs one step. All ranks call it with the same plans and get the same result, except for the
   // sampling times, which only the sampling rank has: the first tensor-parallel rank of the last
-  // stage. Only one rank samples, because exp() may differ in the last bit between CPUs and ranks
-  // that each sampled could diverge. The step's sequences are divided into min(stages, sequences)
+  // stage. Only one rank samples: exp() may differ in the last bit between CPUs, so ranks that each
+  // sampled could diverge. The step's sequences are divided into min(stages, sequences)
   // micro-batches.
   //
   // On a GPU, passes over one token of each sequence are padded to batches of 1, 2, 4, 8 or a
-  // multiple of 8, recorded as CUDA graphs, and replayed. Not if ranks share the model, the model
-  // has experts, or the Ctx has an observer or a synchronous GPU.
+  // multiple of 8, at most limits.sequences, recorded as CUDA graphs, and replayed. Not if ranks
+  // share the model, the model has experts, or the Ctx has an observer or a synchronous GPU.
   StepOutput execute(const SchedulerOutput& plan) override;
   // Peak activation bytes of this rank in the largest steps within the limits. Only plans memory,
   // computes nothing. Pipeline stages may differ.

@@ -11,8 +11,8 @@ void check_kv_type(const KvType& type, DType weights, bool gpu) {
                ": the KV cache of a float64 model has the type of the weights; give auto");
   if (gpu && type.codes == KvCodes::kNone)
     fail_input("--kv-cache-dtype ", text(type),
-               ": on a GPU a KV cache of floats has the type of the weights, ", text(weights),
-               "; give auto or a type of 8 bits, or --device cpu");
+               ": on a GPU an unquantized KV cache has the type of the weights, ", text(weights),
+               "; give auto or an 8-bit type, or use --device cpu");
 }
 
 }  // namespace trireme

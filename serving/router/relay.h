@@ -2,9 +2,9 @@
 //
 // Tries one server after the other until one responds: the next one after status 503, or after a
 // connection that fails or breaks. If none is left, the client gets the last 503 of a server, or a
-// 503 of the router. A server that is silent for too long ends the request with 504.
+// 503 of the router. If a server is silent for too long, the client gets 504 without a retry.
 // Once a byte of the response has been passed to the client, the request is never retried and its
-// body is freed.
+// body is freed; a failure is then reported as an error event.
 // Event streams are passed on event by event. Any other response is read completely, up to a limit,
 // before the client gets it, so that the request can still be retried when the server breaks off.
 #pragma once

@@ -13,9 +13,9 @@ enum class CandidateSource {
   kTypes,  // also booleans, null, integers between bounds, and the schemas of anyOf and oneOf
 };
 
-// Returns an array of at most max_count values, not counting null of `nullable`, that contains
-// every value of the schema, possibly with others and with duplicates. nullopt: a bounded search
-// found no such array.
+// Returns an array of at most max_count values, not counting the null that the keyword `nullable`
+// adds, that contains every value of the schema, possibly with others and with duplicates. nullopt:
+// a bounded search found no such array.
 std::optional<Schema> candidate_values(const Schema& schema, const SchemaFinder& find,
                                        CandidateSource source, size_t max_count);
 

@@ -109,7 +109,7 @@ CONFIG = {
                "supported: -1 and 1 (shard over all of them), or 1 (no sharding)",
                [{"parallelism": {"data_parallel_replicate_degree": 1, "data_parallel_shard_degree": -1}},
                 {"parallelism": {"data_parallel_replicate_degree": 4, "data_parallel_shard_degree": 1}}], 4),
-    "device": ({"device": "cuda"}, 'set "device": "cpu", or run on a machine with a GPU and its driver', [{"device": "cpu"}]),
+    "device": ({"device": "cuda"}, 'set "device": "cpu" (--device cpu), or run on a machine with a GPU and its driver', [{"device": "cpu"}]),
     "two_precisions": ({"bf16": {"enabled": True}, "fp16": {"enabled": True}},
                        "is true together with fp16.enabled; choose one",
                        [{"bf16": {"enabled": True}}, {"fp16": {"enabled": True}}]),

@@ -564,7 +564,7 @@ class Finetuning(advice.AdviceTest):
         self.document(finetune={"valid_file": None, "val_size": 1}, output_dir="part")
         self.finetune()
         self.examples({"messages": [ASKED, {**SAID, "content": "of a sea"}]})
-        self.follow("so none of them is known to be held out; give --data PREFIX", ["eval", "part"],
+        self.follow("so the held-out examples cannot be determined; give --data PREFIX", ["eval", "part"],
                     ["eval", "part", *data])
         self.document(finetune={"valid_file": None}, output_dir="none")
         self.finetune()

@@ -287,7 +287,7 @@ class Finetuning(tiny_run.RunTest):
         (self.folder / "base").rename(self.folder / "gone")
         self.trireme("finetune", "--config", "tune.json", "--resume", "auto", "--validate")
         self.messages("train.jsonl", self.words[100:][::-1])
-        self.assert_refused("eval", "tuned", says=["other examples", "--data"])
+        self.assert_refused("eval", "tuned", says=["train_file has changed", "--data"])
 
     def test_preferences(self):
         """The reversed word is preferred to the word: from ln 2, which equal models give, to almost always."""

@@ -111,10 +111,9 @@ std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
   const CheckpointLineage& lineage = loaded.bundle().lineage;
   const bool known = length == trained.sequence_length && !lineage.examples.empty();
   if (trained.finetune.val_size > 0 && known && lineage.examples != data->train_set->fingerprint())
-    fail_input(
-        options.model, " was trained on other examples (", lineage.data,
-        ") than its finetune.train_file has now, so none of them is known to be held out; give "
-        "--data PREFIX");
+    fail_input(options.model, ": finetune.train_file has changed since training (trained on ",
+               lineage.data,
+               "), so the held-out examples cannot be determined; give --data PREFIX");
   if (data->validation == nullptr)
     fail_input(options.model, ": the run has no validation data (neither finetune.valid_file nor ",
                "finetune.val_size); give --data PREFIX or --task FILE");

@@ -3,8 +3,9 @@
 // The grid is (slots of tiles times parts of a sequence's keys, key/value heads). The rows of a
 // tile are the queries of all heads that share the key/value head, row = query * group + head in
 // the group, so that keys and values are loaded once for all of them. Slots are those of
-// attention_tile.cuda.h, for rows instead of queries. However the tokens are distributed over
-// sequences, their number is floor(rows of the batch / rows of a tile) + number of sequences.
+// attention_tile.cuda.h, for rows instead of queries. The number of slots is
+// floor(rows of the batch / rows of a tile) + number of sequences, however the tokens are
+// distributed over sequences.
 #pragma once
 
 #include "engine/ops/attention/attention_tile.cuda.h"

@@ -13,8 +13,8 @@ struct PeakLoop {
   float sink = 0;         // written: depends on the results, so that none is optimized away
 };
 
-// T is float, or bf16 for the processor's bfloat16 dot product. bf16 only if cpu_has_avx512_bf16();
-// for instruction sets below AVX-512 it runs the float loop.
+// Multiply-adds in registers. T is float, or bf16 for the processor's bfloat16 dot product, which
+// requires cpu_has_avx512_bf16(). Variants below AVX-512 run the float loop for bf16 too.
 TRIREME_CPU_KERNEL(multiply_add_loop, (PeakLoop & loop, int threads))
 
 // Adds every element of data (n) to sink. streams: 1, 4 or 8 positions that a thread reads in turn.
@@ -24,8 +24,8 @@ TRIREME_CPU_KERNEL(read_loop, (const T* data, int64_t n, int streams, T& sink, i
 TRIREME_CPU_KERNEL(halve_loop, (T * data, int64_t n, int streams, int threads))
 
 namespace avx512 {
-// Products of AMX tiles, 16x32 by 32x16 of bfloat16 ones, into four sums. Only if
-// may_use_amx_bf16(). sink: 64 for each round and thread.
+// AMX products of a 16x32 by a 32x16 bfloat16 tile, all elements 1, accumulated into four tiles per
+// round. Only if may_use_amx_bf16(). sink: 64 for each round and thread.
 void tile_product_loop(PeakLoop& loop, int threads);
 }  // namespace avx512
 

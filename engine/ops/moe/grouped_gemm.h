@@ -1,11 +1,11 @@
 // Grouped matrix products: rows sorted by expert, each range of rows with its own weight.
 //
-//   x (R, K), y (R, N) and their gradients: rows [offsets[e], offsets[e + 1]) belong to weights[e]
-//   (N, K). Other rows are neither read nor written.
+//   x (R, K), y (R, N) and their gradients, contiguous: rows [offsets[e], offsets[e + 1]) belong to
+//   weights[e] (N, K). Other rows are neither read nor written.
 //   offsets (E + 1): ascending, from 0 to at most R. A range may be empty.
 //   dtypes as in engine/ops/gemm/gemm.h.
-// On the CPU ranges are split into tiles of 1024, 256, 64 and 16 rows. A rest of fewer than 16 rows
-// is copied to scratch and padded to 16 with zeros. Any distribution of tokens thus needs products
+// On the CPU ranges are split into tiles of 1024, 256, 64 and 16 rows. A remainder of fewer than 16
+// rows is copied to scratch and padded to 16 with zeros. Any distribution of tokens needs products
 // of only four sizes and bounded scratch. On a GPU each range is one product of its exact size, in
 // order on the main stream: one large expert fills the device, while launches dominate the cost of
 // small ones; a grouped kernel that reads the offsets on the device would save those. Offsets are

@@ -9,11 +9,11 @@ namespace trireme {
 struct TokenMarks {
   uint8_t* valid;
   int32_t* segments;
-  const int64_t* rows;           // (all); null: absent
+  const int64_t* rows;           // (all) global token indices, < 0: padding; null: absent
   int64_t all;                   // elements of `rows`: T, or 0 if it is absent
   int64_t begin, count, length;  // tokens [begin, begin + count); length: of a sequence
 
-  // Marks token begin + t. first: the smallest of all rows that are not padding; any value if there
+  // Marks token begin + t. first: the smallest non-negative element of `rows`; any value if there
   // is none.
   TRIREME_HOST_DEVICE void mark(int64_t t, int64_t first) const {
     const int64_t row = rows != nullptr ? rows[begin + t] : 0;

@@ -16,7 +16,7 @@ struct DropoutArgs {
   const int64_t* rows;  // (num_rows): global token index of each row of x
   int64_t num_rows, columns;
   int64_t first, total;  // of DropoutPart, with total > 0
-  uint32_t threshold;    // an element is dropped if the upper 24 bits of its word are smaller
+  uint32_t threshold;    // drops an element if the top 24 bits of its random word are below this
   compute_t<T> scale;    // 1 / (1 - p)
   RandomKey key;
 };

@@ -99,7 +99,7 @@ SharedMemory SharedMemory::attach(const std::string& address, int64_t bytes) {
   const bool ours = fstat(memory.fd_, &info) == 0 && info.st_uid == geteuid();
   const int seals = fcntl(memory.fd_, F_GET_SEALS);  // -1: not memory of memfd_create()
   if (!ours || seals < 0 || (seals & kSizeSeals) != kSizeSeals)
-    throw Error(concat("shared memory: ", path, " is not a block of this user with a fixed size"));
+    throw Error(concat("shared memory: ", path, " is not a sealed memfd owned by this user"));
   if (info.st_size != bytes)
     throw Error(concat("shared memory: ", path, " has ", info.st_size, " bytes, expected ", bytes,
                        " bytes"));
