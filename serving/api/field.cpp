@@ -25,9 +25,9 @@ Field& Field::at_most(double bound) {
   return *this;
 }
 
-Field& Field::entries(size_t min_entries, size_t max_entries) {
-  min_size = min_entries;
-  max_size = max_entries;
+Field& Field::size_range(size_t min_value, size_t max_value) {
+  min_size = min_value;
+  max_size = max_value;
   return *this;
 }
 

@@ -44,13 +44,13 @@ struct Field {
   std::vector<std::string> trivial = {};  // JSON of values that count as absent
   std::string alias_of = {};              // name of the field's own row; empty: not an alias
 
-  // These set the members above and return this row. entries(): min_size and max_size; one_of():
+  // These set the members above and return this row. size_range(): min_size and max_size; one_of():
   // words.
   Field& required();
   Field& range(double min_value, double max_value);
   Field& at_least(double bound);
   Field& at_most(double bound);
-  Field& entries(size_t min_entries, size_t max_entries);
+  Field& size_range(size_t min_value, size_t max_value);
   Field& one_of(std::vector<std::string> choices);
 };
 

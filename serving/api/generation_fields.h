@@ -82,12 +82,12 @@ void add_sampling_fields(FieldTable<Request>& t) {
           [](Request& r, const ApiJson& v, const Field& f) { r.seed = read_integer(f, v); });
   t.other("logit_bias", FieldKind::kObject, "", R"({"additionalProperties":{"type":"number"}})",
           "Numbers added to the logits of tokens: {\"id\": -100 to 100}.", read_logit_bias)
-      .entries(0, kMaxBiases);
+      .size_range(0, kMaxBiases);
   t.other("bad_words", FieldKind::kArray, "", R"({"items":{"type":"string"}})",
           "Texts that must not be generated, up to 256 bytes each, 16384 together: the last token "
           "of a text is never sampled after its other tokens.",
           read_bad_words)
-      .entries(0, kMaxBadWords);
+      .size_range(0, kMaxBadWords);
   t.boolean(
       "use_beam_search", &G::beam_search, "false",
       "Beam search with n (or best_of) beams, at most 64: returns the n most probable completions, "
@@ -112,7 +112,7 @@ void add_ending_fields(FieldTable<Request>& t) {
   t.other("stop_token_ids", FieldKind::kArray, "", R"({"items":{"type":"integer","minimum":0}})",
           "Token ids that end a completion, in addition to the model's EOS tokens.",
           [](Request& r, const ApiJson& v, const Field& f) { r.stop_token_ids = read_ids(f, v); })
-      .entries(0, 128);
+      .size_range(0, 128);
   t.boolean("include_stop_str_in_output", &G::include_stop, "false",
             "Include the stop string or stop token in the completion.");
   t.boolean("ignore_eos", &G::ignore_eos, "false", "Continue after the model's EOS tokens.");
@@ -137,7 +137,7 @@ void add_serving_fields(FieldTable<Request>& t) {
   t.string(
        "cache_salt", &G::cache_salt,
        "Salt of the prefix cache: prefixes are shared only with requests that have the same salt.")
-      .entries(1, 1024);
+      .size_range(1, 1024);
   add_constraint_fields(t);
   t.integer("prompt_logprobs", &G::prompt_logprobs, "",
             "Number of most probable tokens to return at each prompt position, with "

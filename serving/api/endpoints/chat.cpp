@@ -29,11 +29,11 @@ void add_template_fields(FieldTable<ChatFields>& t) {
   t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
           "Variables of the chat template, such as enable_thinking.",
           [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
-      .entries(0, 32);
+      .size_range(0, 32);
   t.other("documents", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
           "Documents for the chat template; 400 if the template does not render them.",
           [](R& r, const ApiJson& v, const Field&) { r.given["documents"] = read_documents(v); })
-      .entries(0, 128);
+      .size_range(0, 128);
 }
 
 void add_conversation_fields(FieldTable<ChatFields>& t) {
@@ -44,7 +44,7 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
           [](R& r, const ApiJson& v, const Field&) {
             r.given["messages"] = read_messages(v, r.unknown);
           })
-      .entries(1, 1 << 14)
+      .size_range(1, 1 << 14)
       .required();
   t.other("tools", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
           "Functions that the model may call.",
@@ -79,7 +79,7 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
 FieldTable<ChatFields> make_chat_table() {
   using R = ChatFields;
   FieldTable<R> t;
-  t.string("model", &R::model, "Model id, as listed by /v1/models.").entries(1, 512).required();
+  t.string("model", &R::model, "Model id, as listed by /v1/models.").size_range(1, 512).required();
   add_conversation_fields(t);
   for (const char* name : {"max_completion_tokens", "max_tokens"})
     t.other(name, FieldKind::kInteger, "", "",

@@ -16,7 +16,7 @@ constexpr char kPromptShape[] =
 FieldTable<CompletionRequest> make_completion_table() {
   using R = CompletionRequest;
   FieldTable<R> t;
-  t.string("model", &R::model, "Model id, as listed by /v1/models.").entries(1, 512).required();
+  t.string("model", &R::model, "Model id, as listed by /v1/models.").size_range(1, 512).required();
   t.other("prompt", FieldKind::kOther, "", kPromptShape,
           "A text, a list of texts, or their token ids; at most 128 choices (prompts times n).",
           [](R& r, const ApiJson& v, const Field& f) { r.prompts = read_prompts(f, v, 128); })

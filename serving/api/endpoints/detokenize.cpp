@@ -9,10 +9,10 @@ const FieldTable<DetokenizeRequest>& detokenize_table() {
   static const FieldTable<DetokenizeRequest> made = [] {
     using R = DetokenizeRequest;
     FieldTable<R> t;
-    t.string("model", &R::model, "Model id; absent: the served model.").entries(1, 512);
+    t.string("model", &R::model, "Model id; absent: the served model.").size_range(1, 512);
     t.other("tokens", FieldKind::kArray, "", R"({"items":{"type":"integer","minimum":0}})",
             "Token ids.", [](R& r, const ApiJson& v, const Field& f) { r.tokens = read_ids(f, v); })
-        .entries(0, kMaxListed)
+        .size_range(0, kMaxListed)
         .required();
     t.boolean("skip_special_tokens", &R::skip_special, "true",
               "Leave control tokens, such as <s>, out of the text; false: include them.");

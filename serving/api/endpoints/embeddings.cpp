@@ -14,7 +14,7 @@ const FieldTable<EmbeddingsRequest>& embeddings_table() {
   static const FieldTable<EmbeddingsRequest> made = [] {
     using R = EmbeddingsRequest;
     FieldTable<R> t;
-    t.string("model", &R::model, "Model id.").entries(1, 512).required();
+    t.string("model", &R::model, "Model id.").size_range(1, 512).required();
     t.other("input", FieldKind::kOther, "", kStringsShape,
             "A text, a list of up to 2048 texts, or their token ids.",
             [](R& r, const ApiJson& v, const Field& f) { r.inputs = read_prompts(f, v, 2048); })
@@ -63,7 +63,7 @@ const FieldTable<EmbeddingsRequest>& embeddings_table() {
     t.string("cache_salt", &R::cache_salt,
              "Salt of the prefix cache: prefixes are shared only with requests that have the same "
              "salt.")
-        .entries(1, 1024);
+        .size_range(1, 1024);
     t.add_peer_fields('e');
     return t;
   }();

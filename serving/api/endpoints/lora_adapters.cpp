@@ -9,11 +9,11 @@ FieldTable<AdapterRequest> adapter_table(bool loads) {
   using R = AdapterRequest;
   FieldTable<R> t;
   t.string("lora_name", &R::name, "Model id that requests name to use the adapter.")
-      .entries(1, 512)
+      .size_range(1, 512)
       .required();
   if (loads) {
     t.string("lora_path", &R::path, "Path of a PEFT adapter directory on the server.")
-        .entries(1, 4096)
+        .size_range(1, 4096)
         .required();
   }
   t.add_peer_fields(loads ? 'l' : 'u');

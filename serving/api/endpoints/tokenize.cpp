@@ -20,7 +20,7 @@ const FieldTable<TokenizeFields>& tokenize_table() {
   static const FieldTable<TokenizeFields> made = [] {
     using R = TokenizeFields;
     FieldTable<R> t;
-    t.string("model", &R::model, "Model id; absent: the served model.").entries(1, 512);
+    t.string("model", &R::model, "Model id; absent: the served model.").size_range(1, 512);
     t.other("prompt", FieldKind::kString, "", "",
             "Text to tokenize; exactly one of `prompt` and `messages` is required.",
             [](R& r, const ApiJson& v, const Field& f) {
@@ -32,7 +32,7 @@ const FieldTable<TokenizeFields>& tokenize_table() {
             [](R& r, const ApiJson& v, const Field&) {
               r.given["messages"] = read_messages(v, r.unknown);
             })
-        .entries(1, 1 << 14);
+        .size_range(1, 1 << 14);
     t.other("tools", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
             "As in /v1/chat/completions.", [](R& r, const ApiJson& v, const Field&) {
               ToolNames names;
@@ -55,11 +55,11 @@ const FieldTable<TokenizeFields>& tokenize_table() {
     t.other("documents", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
             "As in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field&) { r.given["documents"] = read_documents(v); })
-        .entries(0, 128);
+        .size_range(0, 128);
     t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
             "As in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
-        .entries(0, 32);
+        .size_range(0, 32);
     t.other("reasoning_effort", FieldKind::kString, "", "", "As in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field& f) {
               r.given["reasoning_effort"] = read_string(f, v);

@@ -12,7 +12,7 @@ const FieldTable<WeightsRequest>& weights_table() {
     t.string("model", &R::model,
              "Path on the server, as for --model; for a run its newest complete checkpoint. "
              "Absent: the path that is served.")
-        .entries(1, 4096);
+        .size_range(1, 4096);
     t.other(
          "mode", FieldKind::kString, "\"wait\"", "",
          "Handling of running and waiting requests: wait (they finish first), abort (they fail), "
