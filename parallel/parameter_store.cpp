@@ -242,7 +242,8 @@ void ParameterStore::pack(Ctx& ctx, ParamHandle h, const ReadBox& read) {
   packed_->pack(ctx, h, read);
 }
 
-std::vector<QuantizedMatrix> ParameterStore::blocks(ParamHandle first, ParamHandle last) const {
+std::vector<QuantizedMatrix> ParameterStore::quantized_matrices(ParamHandle first,
+                                                                ParamHandle last) const {
   check_fused(first, last);
   TRIREME_CHECK(in_blocks(first), specs_[static_cast<size_t>(first)].name,
                 " is not block-quantized");

@@ -208,13 +208,13 @@ class ParameterStore {
   // Whether a parameter is in block format, and the parts of a fused matrix in that format, rows
   // stacked, for products that read blocks directly.
   bool in_blocks(ParamHandle h) const { return blocks_ != nullptr && packed(h); }
-  std::vector<QuantizedMatrix> blocks(ParamHandle first, ParamHandle last) const;
+  std::vector<QuantizedMatrix> quantized_matrices(ParamHandle first, ParamHandle last) const;
 
   // View of the values of one parameter, or of the fused matrix `first` .. `last` (rows stacked).
   // In stage 3 only while the block is acquired.
   Tensor value(ParamHandle first, ParamHandle last) const;
   Tensor value(ParamHandle h) const { return value(h, h); }
-  // Where to write the gradient of the same parameters; marks it as written.
+  // Destination of the gradient of the same parameters; marks it as written.
   GradientSlot gradient(ParamHandle first, ParamHandle last);
   GradientSlot gradient(ParamHandle h) { return gradient(h, h); }
   // From stage 2 on, allocates the gradients of h's block as its first gradient() would, if h is

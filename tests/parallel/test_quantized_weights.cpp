@@ -82,7 +82,7 @@ TEST(QuantizedWeights, ABoxHasTheBitsOfTheWhole) {
       EXPECT_EQ(different, 0) << box.str();
       EXPECT_THROW(store.value(2), Error);
       EXPECT_THROW(store.pack(ctx, 0, fill), Error);
-      EXPECT_THROW(store.blocks(0, 0), Error);
+      EXPECT_THROW(store.quantized_matrices(0, 0), Error);
     }
   }
 }
@@ -139,17 +139,17 @@ TEST(QuantizedWeights, NeighboursAreOneMatrixWhereTheirGroupsAre) {
     add("k", rows, true);
     add("v", 7, true);
     ParameterStore store(fused, DType::kF32, {}, {.blocks = BlockFormat::kQ8_0});
-    EXPECT_EQ(store.blocks(0, 2).size(), rows % 16 == 0 ? 1U : 2U);
+    EXPECT_EQ(store.quantized_matrices(0, 2).size(), rows % 16 == 0 ? 1U : 2U);
     store.allocate(ctx, false);
     store.initialize(ctx, 1);
     const TestTensor x(DType::kF32, {2, 64}, normals("x", 2 * 64));
     TestTensor together(DType::kF32, {2, 55 + rows});
-    linear_forward_blocks(ctx, together, x, store.blocks(0, 2), {});
+    linear_forward_blocks(ctx, together, x, store.quantized_matrices(0, 2), {});
     int64_t output = 0;
     for (ParamHandle h = 0; h < 3; ++h) {
       const int64_t n = store.shape(h, h)[0];
       TestTensor alone(DType::kF32, {2, n});
-      linear_forward_blocks(ctx, alone, x, store.blocks(h, h), {});
+      linear_forward_blocks(ctx, alone, x, store.quantized_matrices(h, h), {});
       const std::vector<double> part = to_doubles(together->slice(1, output, output + n));
       EXPECT_EQ(part, to_doubles(*alone)) << rows << " " << h;
       output += n;

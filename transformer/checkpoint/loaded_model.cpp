@@ -46,8 +46,9 @@ void copy_bytes(const Ctx& ctx, void* to, const void* from, int64_t bytes) {
 
 void copy_values(Ctx& ctx, ParameterStore& to, ParameterStore& from, ParamHandle h) {
   if (to.in_blocks(h)) {
-    const std::vector<QuantizedMatrix> out = to.blocks(h, h), in = from.blocks(h, h);
-    // blocks() returns const views of the store's own memory.
+    const std::vector<QuantizedMatrix> out = to.quantized_matrices(h, h),
+                                       in = from.quantized_matrices(h, h);
+    // quantized_matrices() returns const views of the store's own memory.
     for (size_t i = 0; i < out.size(); ++i) {
       const ConstTensor& bytes = out[i].bytes;
       const Tensor own(const_cast<void*>(bytes.raw()), bytes.dtype(), bytes.shape(),

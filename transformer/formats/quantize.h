@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/config/reader.h"
-#include "engine/io/quantized_matrix.h"
+#include "engine/io/matrix_quantizer.h"
 #include "transformer/formats/file_tensor.h"
 
 namespace trireme {

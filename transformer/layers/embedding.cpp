@@ -53,7 +53,7 @@ Activation Embedding::forward(Pass& pass) const {
       ctx.allocate("embedding", pass.params.dtype(), Shape{pass.residual_rows(), width_});
   sum_over_tensor_ranks(pass, y, [&](const Tensor& out) {
     if (pass.params.in_blocks(tokens_))
-      embedding_forward_blocks(ctx, out, pass.params.blocks(tokens_, tokens_).front(),
+      embedding_forward_blocks(ctx, out, pass.params.quantized_matrices(tokens_, tokens_).front(),
                                pass.tokens.ids, shard_);
     else
       embedding_forward(ctx, out, pass.params.value(tokens_), pass.tokens.ids, false, shard_);

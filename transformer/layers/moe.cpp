@@ -169,7 +169,7 @@ void Moe::multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandl
     const int64_t begin = offsets[e], end = offsets[e + 1];
     if (begin == end) continue;
     block_product(pass.ctx, y.slice(0, begin, end), rows, begin,
-                  pass.params.blocks(experts_[e].*first, experts_[e].*last), {});
+                  pass.params.quantized_matrices(experts_[e].*first, experts_[e].*last), {});
   }
 }
 

@@ -17,7 +17,7 @@ class Weight {
   // `first` .. `last`: weights of one fused matrix.
   Weight(Pass& pass, ParamHandle first, ParamHandle last) {
     if (pass.params.in_blocks(first)) {
-      blocks_ = pass.params.blocks(first, last);
+      blocks_ = pass.params.quantized_matrices(first, last);
       return;
     }
     if (!pass.params.packed(first)) {

@@ -1,4 +1,4 @@
-#include "engine/io/quantized_matrix.h"
+#include "engine/io/matrix_quantizer.h"
 
 #include <algorithm>
 #include <cmath>

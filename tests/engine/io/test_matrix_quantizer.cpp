@@ -5,10 +5,10 @@
 #include <cmath>
 #include <random>
 
-#include "engine/io/quantized_matrix.h"
+#include "engine/io/matrix_quantizer.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme::test::test_quantized_matrix {
+namespace trireme::test::test_matrix_quantizer {
 namespace {
 
 using Method = Quantization::Method;
@@ -63,7 +63,7 @@ float largest_around(std::span<const float> w, int64_t in, int64_t row, int64_t 
 // Allowance for float32 quotients and products in the bounds.
 constexpr double kSlack = 1 + 1e-6;
 
-TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
+TEST(MatrixQuantizer, Float8IsWithinHalfAStep) {
   const int64_t out = 200, in = 300;  // partial blocks
   const std::vector<float> w = random_matrix(out, in);
   const MatrixQuantizer quantizer = quantized(kFp8, w, out, in);
@@ -86,7 +86,7 @@ TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
   EXPECT_LT(error.relative(), 0.037);
 }
 
-TEST(QuantizedMatrix, GroupsAreWithinHalfAStep) {
+TEST(MatrixQuantizer, GroupsAreWithinHalfAStep) {
   const int64_t out = 24, in = 384;
   const std::vector<float> w = random_matrix(out, in);
   for (const Quantization& q : {kGptq4, kGptq8}) {
@@ -111,7 +111,7 @@ TEST(QuantizedMatrix, GroupsAreWithinHalfAStep) {
   }
 }
 
-TEST(QuantizedMatrix, PiecesDoNotMatter) {
+TEST(MatrixQuantizer, PiecesDoNotMatter) {
   const int64_t out = 136, in = 128;
   const std::vector<float> w = random_matrix(out, in);
   for (const Quantization& q : {kFp8, kGptq4}) {
@@ -127,7 +127,7 @@ TEST(QuantizedMatrix, PiecesDoNotMatter) {
 }
 
 // Several rows, and several blocks of a row, for each thread.
-TEST(QuantizedMatrix, ThreadsDoNotMatter) {
+TEST(MatrixQuantizer, ThreadsDoNotMatter) {
   const int64_t out = 400, in = 1152;
   const std::vector<float> w = random_matrix(out, in);
   for (const Quantization& q : {kFp8, kGptq4, kGptq8}) {
@@ -139,7 +139,7 @@ TEST(QuantizedMatrix, ThreadsDoNotMatter) {
   }
 }
 
-TEST(QuantizedMatrix, NothingButZeros) {
+TEST(MatrixQuantizer, NothingButZeros) {
   const std::vector<float> w(size_t{8} * 128);
   for (const Quantization& q : {kFp8, kGptq4, kGptq8}) {
     const MatrixQuantizer quantizer = quantized(q, w, 8, 128);
@@ -148,7 +148,7 @@ TEST(QuantizedMatrix, NothingButZeros) {
   }
 }
 
-TEST(QuantizedMatrix, WhatFits) {
+TEST(MatrixQuantizer, WhatFits) {
   EXPECT_TRUE(can_quantize(kFp8, 6, 10));
   EXPECT_FALSE(can_quantize(kFp8, 3, 5));
   EXPECT_TRUE(can_quantize(kGptq4, 8, 128));
@@ -161,4 +161,4 @@ TEST(QuantizedMatrix, WhatFits) {
 }
 
 }  // namespace
-}  // namespace trireme::test::test_quantized_matrix
+}  // namespace trireme::test::test_matrix_quantizer
