@@ -53,7 +53,7 @@ OpCase forward_case(const Size& s, DType dtype) {
 }
 
 OpCase weights_case(const Size& s, DType dtype, bool accumulate) {
-  OpCase c = named("divided_norm_weights", s, dtype, 2);
+  OpCase c = named("divided_norm_backward_weight", s, dtype, 2);
   if (accumulate) c.shape += " accumulate";
   c.body = [=](OpRun& run) {
     const DType sums = sum_dtype(dtype);
@@ -64,13 +64,14 @@ OpCase weights_case(const Size& s, DType dtype, bool accumulate) {
     const ConstTensor x = run.random("x", dtype, packed(s));
     const ConstTensor w = run.random("w", dtype, {s.columns}, 0.5, 1.5);
     const ConstTensor rstd = run.random("rstd", sums, {s.rows}, 0.5, 2.0);
-    divided_norm_weights(run.ctx, dots, dw, rows_of(dy, s), rows_of(x, s), w, rstd, accumulate);
+    divided_norm_backward_weight(run.ctx, dots, dw, rows_of(dy, s), rows_of(x, s), w, rstd,
+                                 accumulate);
   };
   return c;
 }
 
 OpCase backward_case(const Size& s, DType dtype, bool in_place) {
-  OpCase c = named("divided_norm_backward", s, dtype, 3);
+  OpCase c = named("divided_norm_backward_input", s, dtype, 3);
   if (in_place) c.shape += " in place";
   c.body = [=](OpRun& run) {
     const DType sums = sum_dtype(dtype);
@@ -80,8 +81,8 @@ OpCase backward_case(const Size& s, DType dtype, bool in_place) {
     const ConstTensor w = run.random("w", dtype, {s.columns}, 0.5, 1.5);
     const ConstTensor rstd = run.random("rstd", sums, {s.rows}, 0.5, 2.0);
     const ConstTensor dots = run.random("dots", sums, {s.rows}, -2.0, 2.0);
-    divided_norm_backward(run.ctx, rows_of(dx, s), rows_of(dy, s), rows_of(x, s), w, rstd, dots,
-                          s.columns + s.others);
+    divided_norm_backward_input(run.ctx, rows_of(dx, s), rows_of(dy, s), rows_of(x, s), w, rstd,
+                                dots, s.columns + s.others);
   };
   return c;
 }

@@ -151,17 +151,17 @@ class AllHeadsNorm final : public QueryKeyNorm {
                                      const ConstTensor& x, const ConstTensor& rstd) {
       Activation unused;
       const GradientSlot dw = gradient_or_scratch(pass, weight, unused);
-      divided_norm_weights(pass.ctx, dot, dw.grad, dy, x, pass.params.value(weight), rstd,
-                           dw.accumulate);
+      divided_norm_backward_weight(pass.ctx, dot, dw.grad, dy, x, pass.params.value(weight), rstd,
+                                   dw.accumulate);
     };
     const Tensor dq = columns_.queries(d), dk = columns_.keys(d);
     weight_gradient(q_weight_, row(dots, 0), dq, columns_.queries(qk), saved.q_rstd);
     weight_gradient(k_weight_, row(dots, 1), dk, columns_.keys(qk), saved.k_rstd);
     add_over_ranks(pass, dots);
-    divided_norm_backward(pass.ctx, dq, dq, columns_.queries(qk), pass.params.value(q_weight_),
-                          saved.q_rstd, row(dots, 0), q_width_);
-    divided_norm_backward(pass.ctx, dk, dk, columns_.keys(qk), pass.params.value(k_weight_),
-                          saved.k_rstd, row(dots, 1), k_width_);
+    divided_norm_backward_input(pass.ctx, dq, dq, columns_.queries(qk),
+                                pass.params.value(q_weight_), saved.q_rstd, row(dots, 0), q_width_);
+    divided_norm_backward_input(pass.ctx, dk, dk, columns_.keys(qk), pass.params.value(k_weight_),
+                                saved.k_rstd, row(dots, 1), k_width_);
   }
 
  private:

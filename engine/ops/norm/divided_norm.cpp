@@ -72,10 +72,10 @@ void divided_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const C
   });
 }
 
-void divided_norm_weights(Ctx& ctx, const Tensor& dots, const Tensor& dw, const ConstTensor& dy,
-                          const ConstTensor& x, const ConstTensor& w, const ConstTensor& rstd,
-                          bool accumulate) {
-  const char* op = "divided_norm_weights";
+void divided_norm_backward_weight(Ctx& ctx, const Tensor& dots, const Tensor& dw,
+                                  const ConstTensor& dy, const ConstTensor& x, const ConstTensor& w,
+                                  const ConstTensor& rstd, bool accumulate) {
+  const char* op = "divided_norm_backward_weight";
   check_matrix(op, "x", x, x);
   check_matrix(op, "dy", dy, x);
   check_vectors(op, x, w, rstd);
@@ -89,26 +89,26 @@ void divided_norm_weights(Ctx& ctx, const Tensor& dots, const Tensor& dw, const 
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float(op, x.dtype(), [&]<class T>() {
     using F = compute_t<T>;
-    const cpu::DividedNormWeights<T> args{.dots = dots.as<F>(),
-                                          .dw = dw.as<F>(),
-                                          .partial = partial->as<F>(),
-                                          .dy = strided_rows<T>(dy),
-                                          .x = strided_rows<T>(x),
-                                          .rstd = rstd.as<F>(),
-                                          .w = w.as<T>(),
-                                          .rows = x.size(0),
-                                          .columns = x.size(1),
-                                          .blocks = blocks,
-                                          .accumulate = accumulate};
-    if (ctx.gpu != nullptr) return cuda::divided_norm_weights<T>(*ctx.gpu, args);
-    TRIREME_KERNEL(divided_norm_weights<T>)(args, ctx.threads);
+    const cpu::DividedNormBackwardWeight<T> args{.dots = dots.as<F>(),
+                                                 .dw = dw.as<F>(),
+                                                 .partial = partial->as<F>(),
+                                                 .dy = strided_rows<T>(dy),
+                                                 .x = strided_rows<T>(x),
+                                                 .rstd = rstd.as<F>(),
+                                                 .w = w.as<T>(),
+                                                 .rows = x.size(0),
+                                                 .columns = x.size(1),
+                                                 .blocks = blocks,
+                                                 .accumulate = accumulate};
+    if (ctx.gpu != nullptr) return cuda::divided_norm_backward_weight<T>(*ctx.gpu, args);
+    TRIREME_KERNEL(divided_norm_backward_weight<T>)(args, ctx.threads);
   });
 }
 
-void divided_norm_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x,
-                           const ConstTensor& w, const ConstTensor& rstd, const ConstTensor& dots,
-                           int64_t width) {
-  const char* op = "divided_norm_backward";
+void divided_norm_backward_input(Ctx& ctx, const Tensor& dx, const ConstTensor& dy,
+                                 const ConstTensor& x, const ConstTensor& w,
+                                 const ConstTensor& rstd, const ConstTensor& dots, int64_t width) {
+  const char* op = "divided_norm_backward_input";
   check_matrix(op, "x", x, x);
   check_matrix(op, "dx", dx, x);
   check_matrix(op, "dy", dy, x);
@@ -119,17 +119,17 @@ void divided_norm_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, co
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float(op, x.dtype(), [&]<class T>() {
     using F = compute_t<T>;
-    const cpu::DividedNormBackward<T> args{.dx = strided_rows<T>(dx),
-                                           .dy = strided_rows<T>(dy),
-                                           .x = strided_rows<T>(x),
-                                           .rstd = rstd.as<F>(),
-                                           .dots = dots.as<F>(),
-                                           .w = w.as<T>(),
-                                           .rows = x.size(0),
-                                           .columns = x.size(1),
-                                           .width = static_cast<F>(width)};
-    if (ctx.gpu != nullptr) return cuda::divided_norm_backward<T>(*ctx.gpu, args);
-    TRIREME_KERNEL(divided_norm_backward<T>)(args, ctx.threads);
+    const cpu::DividedNormBackwardInput<T> args{.dx = strided_rows<T>(dx),
+                                                .dy = strided_rows<T>(dy),
+                                                .x = strided_rows<T>(x),
+                                                .rstd = rstd.as<F>(),
+                                                .dots = dots.as<F>(),
+                                                .w = w.as<T>(),
+                                                .rows = x.size(0),
+                                                .columns = x.size(1),
+                                                .width = static_cast<F>(width)};
+    if (ctx.gpu != nullptr) return cuda::divided_norm_backward_input<T>(*ctx.gpu, args);
+    TRIREME_KERNEL(divided_norm_backward_input<T>)(args, ctx.threads);
   });
 }
 

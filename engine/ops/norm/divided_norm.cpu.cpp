@@ -21,7 +21,7 @@ TRIREME_INLINE T* row_of(const StridedRows<T>& rows, int64_t t) {
 
 // Adds a row's part of dw to `dw` and returns its dot product.
 template <class T>
-compute_t<T> weights_of_row(const DividedNormWeights<T>& a, int64_t t, compute_t<T>* dw) {
+compute_t<T> weights_of_row(const DividedNormBackwardWeight<T>& a, int64_t t, compute_t<T>* dw) {
   using F = compute_t<T>;
   const T *x = row_of(a.x, t), *dy = row_of(a.dy, t);
   const F rstd = a.rstd[t];
@@ -65,7 +65,7 @@ void divided_norm_forward(const DividedNormForward<T>& a, int threads) {
 }
 
 template <class T>
-void divided_norm_weights(const DividedNormWeights<T>& a, int threads) {
+void divided_norm_backward_weight(const DividedNormBackwardWeight<T>& a, int threads) {
   using F = compute_t<T>;
   for_row_blocks(threads, a.blocks, a.rows, a.columns,
                  [&](int64_t block, int64_t begin, int64_t end) {
@@ -77,7 +77,7 @@ void divided_norm_weights(const DividedNormWeights<T>& a, int threads) {
 }
 
 template <class T>
-void divided_norm_backward(const DividedNormBackward<T>& a, int threads) {
+void divided_norm_backward_input(const DividedNormBackwardInput<T>& a, int threads) {
   using F = compute_t<T>;
   for_rows(threads, a.rows, a.columns, [&](int64_t t) {
     const T *x = row_of(a.x, t), *dy = row_of(a.dy, t);
@@ -91,11 +91,11 @@ void divided_norm_backward(const DividedNormBackward<T>& a, int threads) {
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                              \
-  template void square_sums<T>(const SquareSums<T>&, int);                  \
-  template void divided_norm_forward<T>(const DividedNormForward<T>&, int); \
-  template void divided_norm_weights<T>(const DividedNormWeights<T>&, int); \
-  template void divided_norm_backward<T>(const DividedNormBackward<T>&, int);
+#define TRIREME_INSTANTIATE(T)                                                             \
+  template void square_sums<T>(const SquareSums<T>&, int);                                 \
+  template void divided_norm_forward<T>(const DividedNormForward<T>&, int);                \
+  template void divided_norm_backward_weight<T>(const DividedNormBackwardWeight<T>&, int); \
+  template void divided_norm_backward_input<T>(const DividedNormBackwardInput<T>&, int);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(bf16)

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kMaxThreads) forward_kernel(cpu::DividedNormFo
 // A thread block takes a block of rows and sums their part of dw in its row of `partial`, where
 // every column belongs to one thread.
 template <class T, int N>
-__global__ void __launch_bounds__(kMaxThreads) weights_kernel(cpu::DividedNormWeights<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) weights_kernel(cpu::DividedNormBackwardWeight<T> a) {
   begin_kernel();
   using F = compute_t<T>;
   __shared__ F shared[kWarp];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kMaxThreads) weights_kernel(cpu::DividedNormWe
 }
 
 template <class T, int N>
-__global__ void __launch_bounds__(kMaxThreads) backward_kernel(cpu::DividedNormBackward<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) backward_kernel(cpu::DividedNormBackwardInput<T> a) {
   begin_kernel();
   using F = compute_t<T>;
   const T* const x = row_of(a.x, blockIdx.x);
@@ -133,11 +133,11 @@ void divided_norm_forward(Context& gpu, const cpu::DividedNormForward<T>& a) {
 }
 
 template <class T>
-void divided_norm_weights(Context& gpu, const cpu::DividedNormWeights<T>& a) {
+void divided_norm_backward_weight(Context& gpu, const cpu::DividedNormBackwardWeight<T>& a) {
   with_pack<T>(
       a.columns | a.x.stride | a.dy.stride,
       [&]<int N>() {
-        launch(gpu, "divided_norm_weights", weights_kernel<T, N>,
+        launch(gpu, "divided_norm_backward_weight", weights_kernel<T, N>,
                {.blocks = {a.blocks}, .threads = threads_per_row(a.columns / N)}, a);
       },
       a.x.data, a.dy.data, a.w, reinterpret_cast<const T*>(a.partial));
@@ -145,21 +145,22 @@ void divided_norm_weights(Context& gpu, const cpu::DividedNormWeights<T>& a) {
 }
 
 template <class T>
-void divided_norm_backward(Context& gpu, const cpu::DividedNormBackward<T>& a) {
+void divided_norm_backward_input(Context& gpu, const cpu::DividedNormBackwardInput<T>& a) {
   with_pack<T>(
       a.columns | a.x.stride | a.dy.stride | a.dx.stride,
       [&]<int N>() {
-        launch(gpu, "divided_norm_backward", backward_kernel<T, N>,
+        launch(gpu, "divided_norm_backward_input", backward_kernel<T, N>,
                {.blocks = {a.rows}, .threads = threads_per_row(a.columns / N)}, a);
       },
       a.x.data, a.dy.data, static_cast<const T*>(a.dx.data), a.w);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                        \
-  template void square_sums<T>(Context&, const cpu::SquareSums<T>&);                  \
-  template void divided_norm_forward<T>(Context&, const cpu::DividedNormForward<T>&); \
-  template void divided_norm_weights<T>(Context&, const cpu::DividedNormWeights<T>&); \
-  template void divided_norm_backward<T>(Context&, const cpu::DividedNormBackward<T>&);
+#define TRIREME_INSTANTIATE(T)                                                             \
+  template void square_sums<T>(Context&, const cpu::SquareSums<T>&);                       \
+  template void divided_norm_forward<T>(Context&, const cpu::DividedNormForward<T>&);      \
+  template void divided_norm_backward_weight<T>(Context&,                                  \
+                                                const cpu::DividedNormBackwardWeight<T>&); \
+  template void divided_norm_backward_input<T>(Context&, const cpu::DividedNormBackwardInput<T>&);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(bf16)

@@ -4,9 +4,11 @@
 //
 //   square_sums            s[t] = sum over this rank's c of x[t, c]^2
 //   divided_norm_forward   y[t, c] = x[t, c] rstd[t] w[c],  rstd[t] = 1 / sqrt(s[t] / N + eps)
-//   divided_norm_weights   d[t] = sum over this rank's c of dy[t, c] w[c] n[t, c],  n = x rstd
+//   divided_norm_backward_weight
+//                          d[t] = sum over this rank's c of dy[t, c] w[c] n[t, c],  n = x rstd
 //                          dw[c] = sum over t of dy[t, c] n[t, c]
-//   divided_norm_backward  dx[t, c] = rstd[t] (dy[t, c] w[c] - n[t, c] d[t] / N)
+//   divided_norm_backward_input
+//                          dx[t, c] = rstd[t] (dy[t, c] w[c] - n[t, c] d[t] / N)
 //
 //   x, y, dy, dx  (T, C)  one float dtype, unit stride in C, any stride in T (slices of packed QKV)
 //   w             (C)     that dtype
@@ -26,11 +28,11 @@ namespace trireme {
 void square_sums(Ctx& ctx, const Tensor& sums, const ConstTensor& x);
 void divided_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const ConstTensor& x,
                           const ConstTensor& w, const ConstTensor& sums, int64_t width, double eps);
-void divided_norm_weights(Ctx& ctx, const Tensor& dots, const Tensor& dw, const ConstTensor& dy,
-                          const ConstTensor& x, const ConstTensor& w, const ConstTensor& rstd,
-                          bool accumulate);
-void divided_norm_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x,
-                           const ConstTensor& w, const ConstTensor& rstd, const ConstTensor& dots,
-                           int64_t width);
+void divided_norm_backward_weight(Ctx& ctx, const Tensor& dots, const Tensor& dw,
+                                  const ConstTensor& dy, const ConstTensor& x, const ConstTensor& w,
+                                  const ConstTensor& rstd, bool accumulate);
+void divided_norm_backward_input(Ctx& ctx, const Tensor& dx, const ConstTensor& dy,
+                                 const ConstTensor& x, const ConstTensor& w,
+                                 const ConstTensor& rstd, const ConstTensor& dots, int64_t width);
 
 }  // namespace trireme

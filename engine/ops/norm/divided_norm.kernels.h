@@ -34,7 +34,7 @@ struct DividedNormForward {
 };
 
 template <class T>
-struct DividedNormWeights {
+struct DividedNormBackwardWeight {
   using F = compute_t<T>;
   F* dots;
   F *dw, *partial;  // partial: (blocks, columns) scratch
@@ -46,7 +46,7 @@ struct DividedNormWeights {
 };
 
 template <class T>
-struct DividedNormBackward {
+struct DividedNormBackwardInput {
   using F = compute_t<T>;
   StridedRows<T> dx;
   StridedRows<const T> dy, x;
@@ -58,8 +58,9 @@ struct DividedNormBackward {
 
 TRIREME_CPU_KERNEL(square_sums, (const SquareSums<T>& a, int threads))
 TRIREME_CPU_KERNEL(divided_norm_forward, (const DividedNormForward<T>& a, int threads))
-TRIREME_CPU_KERNEL(divided_norm_weights, (const DividedNormWeights<T>& a, int threads))
-TRIREME_CPU_KERNEL(divided_norm_backward, (const DividedNormBackward<T>& a, int threads))
+TRIREME_CPU_KERNEL(divided_norm_backward_weight,
+                   (const DividedNormBackwardWeight<T>& a, int threads))
+TRIREME_CPU_KERNEL(divided_norm_backward_input, (const DividedNormBackwardInput<T>& a, int threads))
 
 }  // namespace trireme::cpu
 
@@ -73,8 +74,10 @@ TRIREME_CUDA_DECL void square_sums(Context& gpu, const cpu::SquareSums<T>& a);
 template <class T>
 TRIREME_CUDA_DECL void divided_norm_forward(Context& gpu, const cpu::DividedNormForward<T>& a);
 template <class T>
-TRIREME_CUDA_DECL void divided_norm_weights(Context& gpu, const cpu::DividedNormWeights<T>& a);
+TRIREME_CUDA_DECL void divided_norm_backward_weight(Context& gpu,
+                                                    const cpu::DividedNormBackwardWeight<T>& a);
 template <class T>
-TRIREME_CUDA_DECL void divided_norm_backward(Context& gpu, const cpu::DividedNormBackward<T>& a);
+TRIREME_CUDA_DECL void divided_norm_backward_input(Context& gpu,
+                                                   const cpu::DividedNormBackwardInput<T>& a);
 
 }  // namespace trireme::cuda

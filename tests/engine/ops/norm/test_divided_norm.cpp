@@ -77,10 +77,12 @@ TEST(DividedNorm, TheRanksColumnsAreThoseOfWholeRows) {
           const auto [begin, end] = parts[r];
           divided_norm_forward(ctx, part(y, begin, end), rstd, part(in, begin, end),
                                part(weight, begin, end), all, width, kEps);
-          divided_norm_weights(ctx, dots[r], part(dw, begin, end), part(d, begin, end),
-                               part(in, begin, end), part(weight, begin, end), exact_rstd, true);
-          divided_norm_backward(ctx, part(d, begin, end), part(d, begin, end), part(in, begin, end),
-                                part(weight, begin, end), exact_rstd, exact_dots, width);
+          divided_norm_backward_weight(ctx, dots[r], part(dw, begin, end), part(d, begin, end),
+                                       part(in, begin, end), part(weight, begin, end), exact_rstd,
+                                       true);
+          divided_norm_backward_input(ctx, part(d, begin, end), part(d, begin, end),
+                                      part(in, begin, end), part(weight, begin, end), exact_rstd,
+                                      exact_dots, width);
         }
         EXPECT_CLOSE(y, want.y, tolerance(dtype, width));
         EXPECT_CLOSE(rstd, want.rstd, tolerance(wide, width));
@@ -103,7 +105,7 @@ TEST(DividedNorm, ForwardMayBeInPlaceAndWeightsMayBeOverwritten) {
   Ctx ctx(1, "test");
   divided_norm_forward(ctx, y, rstd, y, weight, sums, 8, kEps);
   EXPECT_CLOSE(y, want.y, tolerance(DType::kF64, 8));
-  divided_norm_weights(ctx, dots, dw, in, in, weight, rstd, false);
+  divided_norm_backward_weight(ctx, dots, dw, in, in, weight, rstd, false);
   EXPECT_CLOSE(dw, want.dw, tolerance(DType::kF64, 8));
 }
 
@@ -114,8 +116,8 @@ TEST(DividedNorm, ShapesAreChecked) {
   EXPECT_THROW(square_sums(ctx, few, x), Error);
   EXPECT_THROW(divided_norm_forward(ctx, x, rows, x, w, few, 8, kEps), Error);
   EXPECT_THROW(divided_norm_forward(ctx, x, rows, x, w, rows, 7, kEps), Error);
-  EXPECT_THROW(divided_norm_weights(ctx, rows, few, x, x, w, rows, false), Error);
-  EXPECT_THROW(divided_norm_backward(ctx, x, x, x, rows, rows, rows, 8), Error);
+  EXPECT_THROW(divided_norm_backward_weight(ctx, rows, few, x, x, w, rows, false), Error);
+  EXPECT_THROW(divided_norm_backward_input(ctx, x, x, x, rows, rows, rows, 8), Error);
   expect_plannable([&](Ctx& plan) { square_sums(plan, rows, x); }, {&rows});
 }
 
