@@ -79,7 +79,7 @@ SequenceId Engine::add(SequenceRequest request, SequenceListener listener,
   const SequenceId id = next_id_++;
   std::vector<Incoming> incoming(1);
   request.pace = pace_;
-  incoming[0].hold = know(hold);
+  incoming[0].hold = attach_hold(hold);
   incoming[0].sequence = std::make_shared<Sequence>(std::move(request));
   incoming[0].id = id;
   incoming[0].listener = std::move(listener);
@@ -109,15 +109,15 @@ std::vector<SequenceId> Engine::add_siblings(
     }
     incoming[i].sequence = std::make_shared<Sequence>(std::move(one));
     incoming[i].listener = listener_of(i);
-    incoming[i].hold = know(hold);
+    incoming[i].hold = attach_hold(hold);
     ids.push_back(incoming[i].id = next_id_++);
   }
   hand_in(std::move(incoming));
   return ids;
 }
 
-// Registers a hold; its release is queued after its sequences.
-const WeightsHold* Engine::know(const std::shared_ptr<WeightsHold>& hold) {
+// When the hold ends, its release is queued: after its sequences.
+const WeightsHold* Engine::attach_hold(const std::shared_ptr<WeightsHold>& hold) {
   if (hold == nullptr) return nullptr;
   hold->on_end(this, [this, ended = hold.get()] {
     std::vector<Incoming> incoming(1);
@@ -127,10 +127,10 @@ const WeightsHold* Engine::know(const std::shared_ptr<WeightsHold>& hold) {
   return hold.get();
 }
 
-void Engine::begin(const std::shared_ptr<WeightsHold>& hold) {
+void Engine::register_hold(const std::shared_ptr<WeightsHold>& hold) {
   std::vector<Incoming> incoming(1);
-  incoming[0].hold = know(hold);
-  incoming[0].begins = true;
+  incoming[0].hold = attach_hold(hold);
+  incoming[0].registers_hold = true;
   hand_in(std::move(incoming));
 }
 
@@ -267,7 +267,7 @@ void Engine::accept(Incoming& one) {
     return one.work();
   }
   if (one.is_released()) return release(one.hold);
-  if (one.begins) return change_ ? held_.push_back(std::move(one)) : start(one);
+  if (one.registers_hold) return change_ ? held_.push_back(std::move(one)) : start(one);
   if (one.sequence == nullptr) return take_back(one.id);
   const auto hold = holds_.find(one.hold);
   Failure failed = failure();
@@ -300,7 +300,7 @@ void Engine::take_back(SequenceId id) {
 void Engine::start(Incoming& one) {
   try {
     if (one.hold != nullptr) holds_.try_emplace(one.hold, false);
-    if (one.begins) return;
+    if (one.registers_hold) return;
     scheduler_.add(one.sequence);
     adapters_ = std::max(adapters_, one.sequence->adapter + 1);
     ids_.emplace(one.sequence.get(), one.id);
@@ -376,7 +376,7 @@ void Engine::step() {
   report.tokens = std::ssize(plan.tokens);
   report.sequences = std::ssize(plan.sequences);
   for (const SequenceStep& s : plan.sequences) {
-    report.cached += s.past + s.tokens;
+    report.cached_tokens += s.past + s.tokens;
     report.keys += int64_t{s.tokens} * s.past + int64_t{s.tokens} * (s.tokens + 1) / 2;
   }
   report.draft_seconds = scheduler_.counts().draft_seconds - drafted;
@@ -469,7 +469,7 @@ void Engine::end_all(const Failure& failure) {
   for (auto& [hold, is_over] : holds_) is_over = true;
   std::vector<Incoming> held = std::exchange(held_, {});
   for (const Incoming& one : held)
-    if (one.begins && one.hold != nullptr) holds_.insert_or_assign(one.hold, true);
+    if (one.registers_hold && one.hold != nullptr) holds_.insert_or_assign(one.hold, true);
   refuse(held, failure);
   if (const std::optional<Change> change = std::exchange(change_, {}))
     change->done->set_exception(std::make_exception_ptr(Error(failure.why)));

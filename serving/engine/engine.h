@@ -58,8 +58,8 @@ struct StepReport {
   // Sequences that got the first tokens of their completion. Not counted: those whose tokens are
   // reported later, once their next grammar mask is ready.
   int64_t first_tokens = 0;
-  int64_t keys = 0;    // attended keys, summed over the tokens; ignores attention windows
-  int64_t cached = 0;  // tokens in the cache after the step, summed over its sequences
+  int64_t keys = 0;           // attended keys, summed over the tokens; ignores attention windows
+  int64_t cached_tokens = 0;  // tokens in the cache after the step, summed over its sequences
   // report_seconds: sending the plan to ranks, applying the results and calling the listeners.
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, report_seconds = 0;
 };
@@ -116,7 +116,7 @@ class Engine {
                                        const std::function<SequenceListener(size_t)>& listener_of,
                                        const std::shared_ptr<WeightsHold>& hold = nullptr);
   // Registers a hold, as the submission of its first sequence would.
-  void begin(const std::shared_ptr<WeightsHold>& hold);
+  void register_hold(const std::shared_ptr<WeightsHold>& hold);
   // Ends a sequence; does not wait. Its listener is not called once the engine's thread has
   // processed the cancellation. No effect if the sequence has ended.
   void cancel(SequenceId id);
@@ -153,10 +153,10 @@ class Engine {
     SequenceId id = 0;
     SequenceListener listener = {};
     std::function<void()> work = {};  // instead of all other fields
-    // Hold of `sequence`. Without a sequence: the hold is registered if `begins`, else released.
+    // Hold of `sequence`. Without a sequence: hold to register if registers_hold, else to release.
     const WeightsHold* hold = nullptr;
-    bool begins = false;
-    bool is_released() const { return sequence == nullptr && hold != nullptr && !begins; }
+    bool registers_hold = false;
+    bool is_released() const { return sequence == nullptr && hold != nullptr && !registers_hold; }
   };
   struct Running {
     std::shared_ptr<Sequence> sequence;
@@ -169,7 +169,7 @@ class Engine {
   };
   void hand_in(std::vector<Incoming> incoming);
   void hand_in_work(std::function<void()> work);
-  const WeightsHold* know(const std::shared_ptr<WeightsHold>& hold);
+  const WeightsHold* attach_hold(const std::shared_ptr<WeightsHold>& hold);
   void loop();
   bool take_incoming();
   void accept(Incoming& incoming);

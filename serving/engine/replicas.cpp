@@ -64,15 +64,15 @@ SequenceListener Replicas::with_replica(const Placement& placement,
 
 // Registers the hold on all engines, wherever its sequences will run. Otherwise the change of one
 // replica could wait for sequences that wait for the change of another.
-void Replicas::begin(const std::shared_ptr<WeightsHold>& hold) {
+void Replicas::register_hold(const std::shared_ptr<WeightsHold>& hold) {
   if (hold == nullptr || size() == 1 || hold->is_known()) return;
   const std::lock_guard lock(order_);
-  for (const auto& engine : engines_) engine->begin(hold);
+  for (const auto& engine : engines_) engine->register_hold(hold);
 }
 
 SequenceId Replicas::add(SequenceRequest request, SequenceListener listener,
                          const std::shared_ptr<WeightsHold>& hold, SequenceId beside) {
-  begin(hold);
+  register_hold(hold);
   const Placement placement =
       beside == 0 ? best_placement(request) : placement_on(replica_of(beside));
   return id_of(placement.replica,
@@ -84,7 +84,7 @@ std::vector<SequenceId> Replicas::add_siblings(
     const SequenceRequest& request, size_t n,
     const std::function<SequenceListener(size_t)>& listener_of,
     const std::shared_ptr<WeightsHold>& hold) {
-  begin(hold);
+  register_hold(hold);
   const Placement first = best_placement(request);
   std::vector<SequenceId> ids = engines_[first.replica]->add_siblings(
       request, n,

@@ -56,13 +56,13 @@ class Replicas {
   Placement best_placement(const SequenceRequest& request);
   Placement placement_on(size_t replica);
   void look();
-  void begin(const std::shared_ptr<WeightsHold>& hold);
+  void register_hold(const std::shared_ptr<WeightsHold>& hold);
   SequenceListener with_replica(const Placement& placement, SequenceListener listener) const;
   SequenceId id_of(size_t replica, SequenceId of_engine) const {
     return of_engine * engines_.size() + replica;
   }
 
-  // Makes weight changes and begin() of a hold reach all engines in the same order.
+  // Makes weight changes and register_hold() reach all engines in the same order.
   std::mutex order_;
   ServerChoice choice_;
   std::vector<std::unique_ptr<Engine>> engines_;  // destroyed first: listeners use choice_

@@ -240,7 +240,7 @@ void EngineMetrics::step(const StepReport& report) {
   series_->flops.Increment(tokens * cost.token_flops +
                            static_cast<double>(report.keys) * cost.key_flops);
   series_->read_bytes.Increment(cost.weight_bytes +
-                                static_cast<double>(report.cached) * cost.cached_bytes);
+                                static_cast<double>(report.cached_tokens) * cost.cached_bytes);
   series_->write_bytes.Increment(tokens * cost.cached_bytes);
 }
 
