@@ -28,14 +28,14 @@ struct BlockTable {
 };
 
 // Number of blocks dropped before the tokens from position `past` on are computed. With a window
-// the dropped tokens are a multiple of kPagedCut, so that attention on the CPU gives the same bits
-// as without the drop. With chunks all blocks before the chunk of `past` are dropped: chunks are
-// computed independently of each other.
+// the dropped tokens are a multiple of kPagedDropAlignment, so that attention on the CPU gives the
+// same bits as without the drop. With chunks all blocks before the chunk of `past` are dropped:
+// chunks are computed independently of each other.
 inline int64_t dropped_blocks(int64_t past, int64_t window, int64_t block_tokens) {
   if (window < 0) return past / -window * -window / block_tokens;
   if (window == 0 || past < window) return 0;
-  const int64_t cut = std::lcm(block_tokens, kPagedCut);
-  return (past + 1 - window) / cut * cut / block_tokens;
+  const int64_t alignment = std::lcm(block_tokens, kPagedDropAlignment);
+  return (past + 1 - window) / alignment * alignment / block_tokens;
 }
 
 // Maximum blocks of a table, for sequences of at most `length` tokens, of which a step computes at
@@ -45,8 +45,8 @@ inline int64_t max_table_blocks(int64_t length, int64_t window, int64_t block_to
   const int64_t all = ceil_div(length, block_tokens);
   if (window == 0 || window > length) return all;
   if (window < 0) return std::min(all, ceil_div(-window - 1 + step_tokens, block_tokens));
-  const int64_t cut = std::lcm(block_tokens, kPagedCut);
-  return std::min(all, ceil_div(window + cut - 2 + step_tokens, block_tokens));
+  const int64_t alignment = std::lcm(block_tokens, kPagedDropAlignment);
+  return std::min(all, ceil_div(window + alignment - 2 + step_tokens, block_tokens));
 }
 
 }  // namespace trireme

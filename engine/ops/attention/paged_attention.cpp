@@ -11,7 +11,8 @@
 namespace trireme {
 namespace {
 
-static_assert(kPagedCut % cpu::kPagedKeys == 0, "a cut sequence would be added in another order");
+static_assert(kPagedDropAlignment % cpu::kPagedKeys == 0,
+              "a cut sequence would be added in another order");
 
 // dtype: of the other operands.
 void check_pools(const Ctx& ctx, const char* op, const ConstTensor& k_pool,

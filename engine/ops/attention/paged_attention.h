@@ -41,9 +41,9 @@
 
 namespace trireme {
 
-// With a window, a caller may omit the leading tokens of a sequence that no query sees. If their
+// With a window, a caller may drop the leading tokens of a sequence that no query sees. If their
 // number is a multiple of this, the result on the CPU has the same bits.
-inline constexpr int64_t kPagedCut = 32;
+inline constexpr int64_t kPagedDropAlignment = 32;
 
 struct PagedAttentionArgs {
   double scale = 1.0;       // usually 1 / sqrt(D)
