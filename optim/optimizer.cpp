@@ -16,7 +16,7 @@ Hyperparameter hyperparameter(std::string name, std::string help) {
   Key key;
   key.path = std::move(name);
   key.help = std::move(help);
-  key.auto_left_out();
+  key.auto_as_default();
   return {.key = std::move(key)};
 }
 

@@ -16,7 +16,7 @@ Key& Key::or_auto() {
   allows_auto = true;
   return *this;
 }
-Key& Key::auto_left_out() {
+Key& Key::auto_as_default() {
   auto_means_default = true;
   return *this;
 }

@@ -53,11 +53,11 @@ struct Key {
   std::vector<std::string> aliases;             // paths with the same meaning and unit
   std::vector<std::string> trivial;             // JSON texts of values that request nothing
 
-  // Setters of the members above. auto_left_out() sets auto_means_default, not_yet()
+  // Setters of the members above. auto_as_default() sets auto_means_default, not_yet()
   // unavailable_values. alias() and not_yet() replace the list, synonym() appends one pair.
   Key& required();
   Key& or_auto();
-  Key& auto_left_out();
+  Key& auto_as_default();
   Key& or_null();
   Key& off_trajectory();
   Key& at_least(double bound);

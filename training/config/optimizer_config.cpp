@@ -110,7 +110,7 @@ void add_weight_decay(Schema& s) {
   s.number(kWeightDecay, default_text(OptimizerConfig().weight_decay),
            "weight decay; norms and biases are not decayed; default in fine-tuning: 0")
       .at_least(0)
-      .auto_left_out()
+      .auto_as_default()
       .alias({"weight_decay"});
 }
 
@@ -211,7 +211,7 @@ void add_optimizer_keys(Schema& s) {
            "learning rate after warm-up; default in fine-tuning: 2e-5 (adapters: 2e-4), with dpo "
            "1e-6 (adapters: 1e-5)")
       .at_least(0)
-      .auto_left_out()
+      .auto_as_default()
       .alias({"lr", "learning_rate"});
   const auto add = [&](const SharedRow& shared) {
     Key key = shared.row.key;
@@ -229,7 +229,7 @@ void add_optimizer_keys(Schema& s) {
   for (const SharedRow& shared : shared_rows())
     if (!of_first(shared)) add(shared);
   s.boolean(kAdamWMode, false, "DeepSpeed's switch: with type Adam, true selects AdamW")
-      .auto_left_out();
+      .auto_as_default();
   s.choice("optimizer.state_dtype", "fp32", {"fp32", "bf16"}, "data type of the moments")
       .synonym("float32", "fp32")
       .synonym("bfloat16", "bf16")

@@ -80,7 +80,7 @@ void add_run(Schema& s) {
       .alias({"deterministic_mode"});
   s.number("gradient_clipping", "1", "maximum of the global gradient norm; 0: no clipping")
       .at_least(0)
-      .auto_left_out()
+      .auto_as_default()
       .alias({"clip_grad", "max_norm", "max_grad_norm", "training.max_norm"});
   s.integer("max_consecutive_skips", "20", "consecutive non-finite steps before the run stops")
       .at_least(1)
@@ -91,34 +91,34 @@ void add_run(Schema& s) {
 void add_precision(Schema& s) {
   s.section("bf16", "Without bf16 and fp16 all computation is in fp32.");
   s.boolean("bf16.enabled", false, "weights and activations in bfloat16, sums in fp32")
-      .auto_left_out()
+      .auto_as_default()
       .alias({"bfloat16.enabled"});
   s.section("fp16", "Half precision, with a loss scale as in DeepSpeed.");
-  s.boolean("fp16.enabled", false, "weights and activations in float16").auto_left_out();
+  s.boolean("fp16.enabled", false, "weights and activations in float16").auto_as_default();
   s.number("fp16.loss_scale", "0", "constant loss scale; 0: dynamic loss scale")
       .at_least(0)
-      .auto_left_out()
+      .auto_as_default()
       .alias({"loss_scale"});
   s.integer("fp16.initial_scale_power", "16", "initial dynamic loss scale, as a power of 2")
       .at_least(0)
       .at_most(60)
-      .auto_left_out();
+      .auto_as_default();
   s.integer("fp16.loss_scale_window", "1000",
             "consecutive finite steps after which the loss scale doubles")
       .at_least(1)
       .at_most(kMaxSteps)
-      .auto_left_out()
+      .auto_as_default()
       .alias({"loss_scale_window"});
   s.integer("fp16.hysteresis", "2",
             "number of overflows at which the loss scale halves; afterwards every overflow halves "
             "it, until it doubles again")
       .at_least(1)
       .at_most(kMaxSteps)
-      .auto_left_out()
+      .auto_as_default()
       .alias({"hysteresis"});
   s.number("fp16.min_loss_scale", "1", "minimum of the dynamic loss scale")
       .above(0)
-      .auto_left_out()
+      .auto_as_default()
       .alias({"min_loss_scale"});
 }
 
@@ -181,7 +181,7 @@ void add_scheduler(Schema& s) {
             "warm-up steps, at most train_steps; default in fine-tuning: 3 % of train_steps")
       .at_least(0)
       .at_most(kMaxSteps)
-      .auto_left_out()
+      .auto_as_default()
       .off_trajectory()
       .alias({"lr_warmup_iters", "warmup_steps", "scheduler.params.warmup_num_steps"});
   s.number("scheduler.params.warmup_ratio", "",
@@ -210,15 +210,15 @@ void add_scheduler(Schema& s) {
   s.choice("scheduler.params.warmup_type", "linear", {"linear", "log"},
            "shape of the warm-up; log, the default of DeepSpeed's types: lr x log(step) / "
            "log(warmup_steps)")
-      .auto_left_out()
+      .auto_as_default()
       .off_trajectory();
   s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's name: must equal optimizer.params.lr")
       .at_least(0)
-      .auto_left_out();
+      .auto_as_default();
   s.number("scheduler.params.cos_min_ratio", "", "DeepSpeed's name: min_lr as a fraction of lr")
       .at_least(0)
       .at_most(1)
-      .auto_left_out();
+      .auto_as_default();
 }
 
 void add_data(Schema& s) {
@@ -297,11 +297,11 @@ void add_places(Schema& s) {
   s.integer("logging.log_interval", "1", "steps between console lines")
       .at_least(1)
       .at_most(kMaxSteps)
-      .auto_left_out()
+      .auto_as_default()
       .off_trajectory()
       .alias({"logging.steps_per_print", "steps_per_print", "log_interval", "logging_steps"});
   s.boolean("logging.tensorboard.enabled", false, "event files in output_dir/tensorboard")
-      .auto_left_out()
+      .auto_as_default()
       .off_trajectory()
       .alias({"tensorboard.enabled"});
   s.integer("evaluation.eval_interval", "0", "steps between validations; 0: only at the end")
@@ -340,11 +340,11 @@ void add_machine(Schema& s) {
   s.integer("comm.bucket_size", "6553600", "size of a gradient bucket, in elements of 4 bytes")
       .at_least(1024)
       .at_most(1e12)
-      .auto_left_out()
+      .auto_as_default()
       .off_trajectory()
       .alias({"zero_optimization.reduce_bucket_size", "ddp_bucket_size"});
   s.boolean("comm.overlap", true, "reduce gradients during the backward pass")
-      .auto_left_out()
+      .auto_as_default()
       .off_trajectory()
       .alias({"overlap_grad_reduce", "zero_optimization.overlap_comm"});
   s.number("comm.timeout", "600", "seconds without a response before a peer counts as lost")

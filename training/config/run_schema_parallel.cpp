@@ -51,12 +51,12 @@ void add_zero_keys(Schema& s) {
   s.integer(offload + "buffer_count", "3", "nvme: windows of the state file in host memory")
       .at_least(2)
       .at_most(64)
-      .auto_left_out()
+      .auto_as_default()
       .off_trajectory();
   s.integer(offload + "buffer_size", "4194304", "nvme: elements of each state per window")
       .at_least(4096)
       .at_most(1e10)
-      .auto_left_out()
+      .auto_as_default()
       .off_trajectory();
 }
 

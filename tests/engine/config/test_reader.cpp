@@ -26,7 +26,7 @@ const Schema& kitchen() {
     s.ignored("colour");
     s.no_effect("candles", "it is day");
     s.no_effect("lamp", "it is day");
-    s.integer("spoons", "6", "on the table").at_least(1).auto_left_out();
+    s.integer("spoons", "6", "on the table").at_least(1).auto_as_default();
     s.refused("salt", {"0", "false"}, "the cook salts");
     s.unavailable("guests", {"1"}, "company");
     s.unavailable("band", {}, "music");

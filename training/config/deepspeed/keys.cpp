@@ -19,17 +19,17 @@ class DeepSpeedRows {
   void no_effect(const std::string& section, std::initializer_list<const char*> names,
                  const char* reason) {
     for (const char* name : names)
-      schema_.no_effect(join_path(section, name), reason).auto_left_out();
+      schema_.no_effect(join_path(section, name), reason).auto_as_default();
   }
   void refused(const std::string& path, std::vector<std::string> accepted, const char* reason) {
-    schema_.refused(path, std::move(accepted), reason).auto_left_out();
+    schema_.refused(path, std::move(accepted), reason).auto_as_default();
   }
   void refused_each(const std::string& section, std::initializer_list<const char*> names,
                     const char* reason) {
     for (const char* name : names) refused(join_path(section, name), {}, reason);
   }
   void unavailable(const std::string& path, std::vector<std::string> accepted, const char* what) {
-    schema_.unavailable(path, std::move(accepted), what).auto_left_out();
+    schema_.unavailable(path, std::move(accepted), what).auto_as_default();
   }
 
  private:
