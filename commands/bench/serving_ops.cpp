@@ -48,7 +48,7 @@ void time_case(OpTimer& timer, const PagedCase& c) {
   });
   const PagedAttentionArgs args{.scale = 1.0 / std::sqrt(static_cast<double>(kWidth)),
                                 .max_queries = c.queries,
-                                .longest_context = c.context};
+                                .max_context_len = c.context};
   // Pairs of a query and a key that it sees, in one head.
   const double pairs = static_cast<double>(c.sequences * c.queries) *
                        (static_cast<double>(c.context) - static_cast<double>(c.queries - 1) / 2);

@@ -135,7 +135,7 @@ void ModelExecutor::run() {
   if (std::exchange(library_moves_, ctx_.gpu->library_moves) != ctx_.gpu->library_moves)
     graphs_.clear();
   const auto [at, first] = graphs_.try_emplace(
-      {tokens.count, stage_.batch(0).longest_context(), stage_.batch(0).samples()});
+      {tokens.count, stage_.batch(0).max_context_len(), stage_.batch(0).samples()});
   if (first) return run_planned(plan);
   if (!at->second.present()) at->second = cuda::capture(*ctx_.gpu, [&] { run_planned(plan); });
   cuda::replay(*ctx_.gpu, at->second);

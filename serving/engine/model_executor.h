@@ -93,7 +93,7 @@ class ModelExecutor final : public StepExecutor {
   double total_sampling_seconds_ = 0;  // of the current step
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena
-  // Recorded passes over one token of each sequence, by token count, StepBatch::longest_context(),
+  // Recorded passes over one token of each sequence, by token count, StepBatch::max_context_len(),
   // which determines the grid of the kernels, and whether tokens are sampled on the GPU. Empty
   // until a key's second pass.
   std::map<std::tuple<int64_t, int64_t, bool>, cuda::Graph> graphs_;

@@ -253,15 +253,15 @@ void StepBatch::put_cached(Ctx& ctx, std::span<const Part> parts, int64_t padded
   // The same whatever blocks were dropped, so that a recorded pass is replayed.
   const int64_t most = max_table_blocks(limits_.length, limits_.windows[group],
                                         limits_.block_tokens, cached.max_queries);
-  cached.longest_context = paged_context_bound(std::min(longest, most * limits_.block_tokens));
+  cached.max_context_len = paged_context_bound(std::min(longest, most * limits_.block_tokens));
   // Only whole prompts without cached tokens: a library's attention may compute them.
-  if (group == 0) tokens_.longest = cached.new_sequences ? cached.max_queries : 0;
+  if (group == 0) tokens_.max_seqlen = cached.new_sequences ? cached.max_queries : 0;
 }
 
-int64_t StepBatch::longest_context() const {
+int64_t StepBatch::max_context_len() const {
   int64_t longest = 1;
   for (int64_t group = 0; group < std::ssize(tables_); ++group) {
-    const int64_t bound = tokens_.cached_in(group).longest_context;
+    const int64_t bound = tokens_.cached_in(group).max_context_len;
     if (bound == 0) return 0;  // any: the largest
     longest = std::max(longest, bound);
   }
@@ -298,7 +298,7 @@ void StepBatch::put_chunks(Ctx& ctx, std::span<const Part> parts, int64_t padded
     return std::exchange(offset, offset + at(n).end - at(n).first);
   });
   for (const Part& part : parts) longest = std::max(longest, part.past + std::ssize(part.ids));
-  tokens_.chunks.longest = std::min(tokens_.longest, chunk_);
+  tokens_.chunks.max_seqlen = std::min(tokens_.max_seqlen, chunk_);
   for (ChunkTables& to : chunk_tables_) {
     CachedTokens& cached = to.group == 0 ? tokens_.chunks.cached : cached_in(to.group);
     cached.slots = cached_in(to.group).slots;
@@ -315,7 +315,7 @@ void StepBatch::put_chunks(Ctx& ctx, std::span<const Part> parts, int64_t padded
     }
     cached.block_table = to.tables.view(count);
     cached.max_queries = std::min(tokens_.cached.max_queries, chunk_);
-    cached.longest_context = paged_context_bound(std::min(longest, chunk_));
+    cached.max_context_len = paged_context_bound(std::min(longest, chunk_));
     cached.new_sequences = tokens_.cached.new_sequences;
   }
 }

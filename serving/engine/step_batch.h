@@ -72,16 +72,16 @@ class StepBatch {
   // On a GPU this waits for the previous call's copies, then queues one copy from pinned memory,
   // and one of each table's new blocks, on the main stream. Calls with one token of each sequence
   // and equal numbers of sequences, rows and embedded tokens use the same addresses. A recorded
-  // pass can then be replayed after these copies alone, while longest_context() and samples() stay
+  // pass can then be replayed after these copies alone, while max_context_len() and samples() stay
   // the same.
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
              std::span<const int32_t> embedded = {}, std::span<const RowSampling> sampling = {});
 
   // Batch as written. position_end is always StepLimits::length.
   const Tokens& tokens() const { return tokens_; }
-  // The largest CachedTokens::longest_context, which determines that of every group of layers; 0:
+  // The largest CachedTokens::max_context_len, which determines that of every group of layers; 0:
   // no bound.
-  int64_t longest_context() const;
+  int64_t max_context_len() const;
   // (R) int32; absent: the rows are all tokens, at most StepLimits::sequences.
   const ConstTensor& rows() const { return rows_; }
   int64_t row_count() const { return row_count_; }

@@ -96,7 +96,7 @@ AttentionArgs args_of(OpRun& run, const Size& s) {
   if (s.uniform) args.uniform_length = static_cast<int64_t>(s.cu_q[1]);
   if (s.cu_q == s.cu_k)  // cuDNN may then compute it
     for (size_t n = 1; n < s.cu_q.size(); ++n)
-      args.longest = std::max(args.longest, static_cast<int64_t>(s.cu_q[n] - s.cu_q[n - 1]));
+      args.max_seqlen = std::max(args.max_seqlen, static_cast<int64_t>(s.cu_q[n] - s.cu_q[n - 1]));
   args.key = {7, 11};
   if (s.dropout > 0) {
     args.global_index = run.integers("global_index", DType::kI64, {s.tokens()}, 0, 1 << 20);

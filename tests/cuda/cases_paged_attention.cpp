@@ -125,7 +125,7 @@ OpCase attention_case(const Size& s, DType dtype, const KvType& type) {
     for (int64_t queries : s.queries) args.max_queries = std::max(args.max_queries, queries);
     args.soft_cap = s.soft_cap;
     if (s.sinks) args.sinks = run.random("sinks", dtype, {s.heads}, -2.0, 6.0);
-    if (s.bounded) args.longest_context = *std::ranges::max_element(s.keys);
+    if (s.bounded) args.max_context_len = *std::ranges::max_element(s.keys);
     const Tensor out = run.output("out", dtype, {s.tokens(), s.heads, s.width},
                                   whole(s.width + s.max_blocks * s.block_size));
     const Pool k = pool_of(run, "k", s, type), v = pool_of(run, "v", s, type);

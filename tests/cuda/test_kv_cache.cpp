@@ -165,7 +165,7 @@ TEST(PagedCacheCodes, AreTheSameOnBothDevices) {
 // A prompt among many sequences: the number of thread blocks follows the tokens, not the prompt's
 // length times the number of sequences, nor the maximum sequence length.
 template <class T>
-int64_t blocks_of_mixed_step(int64_t longest_context) {
+int64_t blocks_of_mixed_step(int64_t max_context_len) {
   emulator::reset();
   const auto gpu = cuda::open(0);
   Ctx ctx(1, "test", gpu.get());
@@ -186,7 +186,7 @@ int64_t blocks_of_mixed_step(int64_t longest_context) {
   const Tensor offsets = make(cu, {kSequences + 1}), contexts = make(lens, {kSequences});
   const int64_t before = emulator::counters().blocks;
   paged_attention(ctx, out, q, k, v, table, offsets, contexts,
-                  {.max_queries = kPrompt, .longest_context = longest_context});
+                  {.max_queries = kPrompt, .max_context_len = max_context_len});
   for (const T& x : to_host<T>(ctx, out)) EXPECT_NEAR(static_cast<float>(x), 1.0f, 1e-5f);
   return emulator::counters().blocks - before;
 }
@@ -221,16 +221,16 @@ TEST(StepInputs, TellTheLongestPromptOfNewSequences) {
   };
   const std::vector<int32_t> rows{2, 7};
   batch.write(ctx, std::vector{part(3, 0), part(5, 0)}, rows, 0);
-  EXPECT_EQ(batch.tokens().longest, 5);
-  EXPECT_EQ(batch.tokens().cached.longest_context, 256);
+  EXPECT_EQ(batch.tokens().max_seqlen, 5);
+  EXPECT_EQ(batch.tokens().cached.max_context_len, 256);
   batch.write(ctx, std::vector{part(3, 300), part(5, 0)}, rows, 0);
-  EXPECT_EQ(batch.tokens().longest, 0);
-  EXPECT_EQ(batch.tokens().cached.longest_context, 512);
+  EXPECT_EQ(batch.tokens().max_seqlen, 0);
+  EXPECT_EQ(batch.tokens().cached.max_context_len, 512);
   StepLimits deterministic{.tokens = 16, .sequences = 4, .length = 1024, .blocks = 64};
   deterministic.deterministic = true;
   StepBatch plain(ctx, deterministic);
   plain.write(ctx, std::vector{part(3, 0), part(5, 0)}, rows, 0);
-  EXPECT_EQ(plain.tokens().longest, 0);
+  EXPECT_EQ(plain.tokens().max_seqlen, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PagedCache, testing::Bool(),

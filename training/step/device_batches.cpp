@@ -45,7 +45,7 @@ int64_t uniform_length(const MicroBatch& batch, int64_t length) {
 
 // Upper bound of the longest sequence, rounded up to few different values: each value is another
 // shape for the attention library, and another CUDA graph (training/step/micro_batch_graphs.h).
-int64_t longest(const MicroBatch& batch, int64_t sequence_length) {
+int64_t max_seqlen_bound(const MicroBatch& batch, int64_t sequence_length) {
   constexpr uint32_t kShortest = 128;
   const auto most = std::max(kShortest, static_cast<uint32_t>(batch.max_seqlen));
   return std::min(sequence_length, static_cast<int64_t>(std::bit_ceil(most)));
@@ -61,7 +61,7 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   tokens.global_index = view(batch.global_index);
   tokens.cu_q = view(batch.cu_seqlens);
   tokens.uniform_length = uniform_length(batch, sequence_length);
-  tokens.longest = longest(batch, sequence_length);
+  tokens.max_seqlen = max_seqlen_bound(batch, sequence_length);
   tokens.context = batch.context.get();
   return tokens;
 }
@@ -72,7 +72,7 @@ ChunkTokens chunks_of(const Tokens& tokens, const std::vector<int32_t>& offsets,
   chunks.cu_q = view(offsets);
   const int64_t uniform = tokens.uniform_length;
   chunks.uniform_length = uniform <= chunk ? uniform : uniform % chunk == 0 ? chunk : 0;
-  chunks.longest = std::min(tokens.longest, chunk);
+  chunks.max_seqlen = std::min(tokens.max_seqlen, chunk);
   return chunks;
 }
 

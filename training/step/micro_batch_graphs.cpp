@@ -65,7 +65,7 @@ MicroBatchGraphs::Key MicroBatchGraphs::key_of(int micro_batch, int64_t step) co
           .offsets = tokens.cu_q.numel(),
           .chunk_offsets = tokens.chunks.cu_q.present() ? tokens.chunks.cu_q.numel() : 0,
           .uniform_length = tokens.uniform_length,
-          .longest = tokens.longest,
+          .max_seqlen = tokens.max_seqlen,
           .place = stage_.fixed_buffer(),
           .arena = ctx_.arena.capacity(),
           .moves = ctx_.gpu->library_moves,

@@ -6,7 +6,7 @@
 // buffer, from which the graph reads them. Where micro-batches differ in one of the following, each
 // case has a graph (a record) of its own:
 //   - the first micro-batch of a step overwrites gradients, the others add to them
-//   - numbers of sequences and the longest length determine some grids and library calls
+//   - numbers of sequences and max_seqlen determine some grids and library calls
 //   - with dropout the number of the step is a kernel argument
 // A record is captured when its case occurs for the second time, because libraries choose their
 // algorithms in the first. The most recently used records are kept. With dropout a record is valid
@@ -43,7 +43,7 @@ class MicroBatchGraphs {
   // Values that a captured graph depends on.
   struct Key {
     bool first = false;  // first micro-batch of a step
-    int64_t tokens = 0, offsets = 0, chunk_offsets = 0, uniform_length = 0, longest = 0;
+    int64_t tokens = 0, offsets = 0, chunk_offsets = 0, uniform_length = 0, max_seqlen = 0;
     const void* place = nullptr;  // address of the fixed buffer
     int64_t arena = 0;            // capacity of the arena: if it grows, its memory moves
     int64_t moves = 0;            // Context::library_moves

@@ -37,7 +37,7 @@ AttentionArgs CoreAttention::op_args(const Pass& pass, const Tokens& tokens) con
   args.scale = scale_;
   args.soft_cap = soft_cap_;
   args.uniform_length = tokens.uniform_length;
-  args.longest = tokens.longest;
+  args.max_seqlen = tokens.max_seqlen;
   if (sinks_ >= 0) args.sinks = pass.params.value(sinks_);
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain) {
     args.dropout = dropout_;

@@ -44,8 +44,8 @@ std::vector<float> sequence_logits(const Model& model, ParameterStore& params, C
   tokens.global_index = rows_block.tensor(DType::kI64, Shape{count});
   tokens.cu_q = offsets_block.tensor(DType::kI32, Shape{2});
   tokens.chunks.cu_q = chunks_block.tensor(DType::kI32, Shape{std::ssize(chunks)});
-  tokens.chunks.longest = std::min(count, chunk);
-  tokens.sequence_length = tokens.uniform_length = tokens.longest = count;
+  tokens.chunks.max_seqlen = std::min(count, chunk);
+  tokens.sequence_length = tokens.uniform_length = tokens.max_seqlen = count;
   const Mode before = std::exchange(ctx.mode, Mode::kInfer);
   Pass pass{.ctx = ctx, .params = params, .tokens = tokens, .groups = &groups};
   const int64_t vocabulary = model.config().vocab_size;

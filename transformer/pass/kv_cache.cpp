@@ -65,7 +65,7 @@ void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& 
                   {.scale = args.scale,
                    .window = args.window,
                    .max_queries = cached.max_queries,
-                   .longest_context = cached.longest_context,
+                   .max_context_len = cached.max_context_len,
                    .soft_cap = args.soft_cap,
                    .sinks = args.sinks},
                   scale);

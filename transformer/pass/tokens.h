@@ -20,7 +20,7 @@ struct CachedTokens {
   // in the table: a group with a window holds only the last blocks.
   ConstTensor context_lens;
   int64_t max_queries = 1;      // maximum of one sequence's tokens in this pass
-  int64_t longest_context = 0;  // as in PagedAttentionArgs
+  int64_t max_context_len = 0;  // as in PagedAttentionArgs
   // No sequence has earlier tokens: attention reads k and v of the pass, as in training, unless the
   // cache holds 8-bit codes.
   bool new_sequences = false;
@@ -30,7 +30,7 @@ struct CachedTokens {
 // chunks of a document (ModelConfig::attention_chunk): each chunk is a sequence of its own.
 struct ChunkTokens {
   ConstTensor cu_q;
-  int64_t uniform_length = 0, longest = 0;
+  int64_t uniform_length = 0, max_seqlen = 0;
   CachedTokens cached;  // if the first group of layers has chunks
 };
 
@@ -59,7 +59,7 @@ struct Tokens {
   // offsets back.
   int64_t uniform_length = 0;
   // Upper bound of the sequence lengths; 0: unknown.
-  int64_t longest = 0;
+  int64_t max_seqlen = 0;
   ChunkTokens chunks;  // in a model with chunked layers
   // Sequences split over context-parallel ranks, instead of cu_q; nullptr: no context parallelism.
   const ContextPlan* context = nullptr;
@@ -75,7 +75,7 @@ inline Tokens in_chunks(const Tokens& tokens) {
   const ChunkTokens& chunks = tokens.chunks;
   out.cu_q = chunks.cu_q;
   out.uniform_length = chunks.uniform_length;
-  out.longest = chunks.longest;
+  out.max_seqlen = chunks.max_seqlen;
   out.cached = chunks.cached;
   if (tokens.context != nullptr) out.context = &tokens.context->chunked();
   return out;

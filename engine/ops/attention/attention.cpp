@@ -93,10 +93,10 @@ void check_values(const Ctx& ctx, const char* op, const ConstTensor& cu_q, const
   check_offsets(op, "cu_q", cu_q, s.tokens);
   check_offsets(op, "cu_k", cu_k, s.keys);
   const auto *q = cu_q.as<int32_t>(), *k = cu_k.as<int32_t>();
-  for (int64_t n = 0; args.longest > 0 && n < s.sequences; ++n)
-    TRIREME_CHECK(q[n + 1] - q[n] <= args.longest && q[n + 1] == k[n + 1], op, ": sequence ", n,
+  for (int64_t n = 0; args.max_seqlen > 0 && n < s.sequences; ++n)
+    TRIREME_CHECK(q[n + 1] - q[n] <= args.max_seqlen && q[n + 1] == k[n + 1], op, ": sequence ", n,
                   " has ", q[n + 1] - q[n], " queries and ends at query ", q[n + 1], " and key ",
-                  k[n + 1], ", longest is ", args.longest);
+                  k[n + 1], ", max_seqlen is ", args.max_seqlen);
   if (uniform_length == 0) return;
   for (int64_t n = 0; n < s.sequences; ++n)
     for (const ConstTensor* cu : {&cu_q, &cu_k})
@@ -170,7 +170,7 @@ void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, c
   a.kv_heads = s.kv_heads;
   a.width = s.width;
   a.uniform_length = args.uniform_length;
-  a.longest = args.longest;
+  a.max_seqlen = args.max_seqlen;
   a.keep_lse = args.keep_lse;
   a.scale = static_cast<C>(args.scale);
   a.cap = static_cast<C>(args.soft_cap * std::numbers::log2e);

@@ -47,7 +47,7 @@ struct AttentionArgs {
   int64_t uniform_length = 0;
   // Upper bound of the sequence lengths, for lengths that may differ; only if cu_q and cu_k are
   // equal. 0: unknown. Ignored for segments.
-  int64_t longest = 0;
+  int64_t max_seqlen = 0;
   bool keep_lse = true;  // false: lse is not needed and may be left undefined (inference, no sinks)
   // (H), q's dtype: a logit per head that takes part in its softmax, with a value of 0
   // (engine/ops/attention/attention_sinks.h). Absent: none. Error with segments, whose results are

@@ -50,7 +50,7 @@ struct Attention {
   // Length of all sequences, in queries and keys; 0: they differ or are unknown.
   int64_t uniform_length;
   // Upper bound of the sequence lengths, if each has as many keys as queries; 0: unknown.
-  int64_t longest;
+  int64_t max_seqlen;
   bool keep_lse;  // AttentionArgs
   C scale;
   C cap;  // soft cap of base-2 scores: soft_cap * log2(e); 0: none

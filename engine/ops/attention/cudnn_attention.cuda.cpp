@@ -180,23 +180,24 @@ constexpr int64_t kShortestPrompt = 1024;
 // Shape of the case for cuDNN; none: not supported by it.
 template <class T>
 std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<T>& a) {
-  const int64_t longest = a.uniform_length > 0 ? a.uniform_length : a.longest;
-  const bool lengths = a.uniform_length > 0 ? a.tokens == a.sequences * a.uniform_length
-                                            : a.longest > 0 && dnn::functions().cudnnGetVersion() >=
-                                                                   kKnowsEmptySequences;
+  const int64_t max_seqlen = a.uniform_length > 0 ? a.uniform_length : a.max_seqlen;
+  const bool lengths =
+      a.uniform_length > 0
+          ? a.tokens == a.sequences * a.uniform_length
+          : a.max_seqlen > 0 && dnn::functions().cudnnGetVersion() >= kKnowsEmptySequences;
   const bool fits = gpu.attention != nullptr && !a.by_segments && a.drop_threshold == 0 &&
-                    a.cap == 0 && (a.window == 0 || a.window >= longest) && lengths &&
+                    a.cap == 0 && (a.window == 0 || a.window >= max_seqlen) && lengths &&
                     a.sequences > 0 && a.tokens == a.keys && a.width % 8 == 0 && a.width <= 128 &&
-                    (a.keep_lse || longest >= kShortestPrompt);
+                    (a.keep_lse || max_seqlen >= kShortestPrompt);
   if (!fits || !aligned(a.q) || !aligned(a.k) || !aligned(a.v)) return std::nullopt;
   AttentionShape s{};
   s.ragged = a.uniform_length == 0;
   s.batch = a.sequences;
-  s.length = longest;
+  s.length = max_seqlen;
   if (s.ragged) {
     s.batch = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.batch)));
     s.length =
-        std::max(kShortest, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(longest))));
+        std::max(kShortest, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(max_seqlen))));
   }
   s.heads = a.heads;
   s.kv_heads = a.kv_heads;

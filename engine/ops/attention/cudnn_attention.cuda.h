@@ -2,8 +2,8 @@
 // most 128 elements (a multiple of 8), 16-byte aligned rows, as many queries as keys, causal or
 // full attention within each sequence; no dropout, soft cap, segments, or window shorter than a
 // sequence. The caller knows the length of all sequences (AttentionArgs::uniform_length), or a
-// maximum (AttentionArgs::longest) and cuDNN is 9.6 or later. Without keep_lse this length must be
-// 1024 tokens or more; a backward pass must not need too large a workspace.
+// maximum (AttentionArgs::max_seqlen) and cuDNN is 9.6 or later. Without keep_lse this length must
+// be 1024 tokens or more; a backward pass must not need too large a workspace.
 //
 // Plans are created once per shape, which takes about a second, in the preceding planning run if
 // there is one. gpu.attention owns the workspace, which grows when a plan is created, so each shape

@@ -130,9 +130,9 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
 
 }  // namespace
 
-int64_t paged_context_bound(int64_t longest_context) {
+int64_t paged_context_bound(int64_t max_context_len) {
   int64_t bound = cpu::kPartKeys;
-  while (bound < longest_context) bound *= 2;
+  while (bound < max_context_len) bound *= 2;
   return bound < cpu::kPartKeys * cpu::kMaxPagedParts ? bound : 0;
 }
 
@@ -157,14 +157,14 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
   TRIREME_CHECK(q.size(2) <= cpu::kMaxPagedHeadDim, op, ": heads of ", q.size(2),
                 " elements, at most ", cpu::kMaxPagedHeadDim);
   TRIREME_CHECK(std::isfinite(args.scale) && std::isfinite(args.soft_cap) && args.soft_cap >= 0 &&
-                    args.window >= 0 && args.max_queries > 0 && args.longest_context >= 0,
+                    args.window >= 0 && args.max_queries > 0 && args.max_context_len >= 0,
                 op, ": scale ", args.scale, ", soft_cap ", args.soft_cap, ", window ", args.window,
-                ", max_queries ", args.max_queries, ", longest_context ", args.longest_context);
+                ", max_queries ", args.max_queries, ", max_context_len ", args.max_context_len);
   if (args.sinks.present()) check_operand(op, "sinks", args.sinks, dtype, {heads});
   // Memory is sized for any context, so that one plan serves all; thread blocks for this one.
   const int64_t table_keys = block_table.size(1) * k_pool.size(2);
   const int64_t max_keys =
-      args.longest_context > 0 ? std::min(args.longest_context, table_keys) : table_keys;
+      args.max_context_len > 0 ? std::min(args.max_context_len, table_keys) : table_keys;
   Activation partial, partial_lse, work, items;
   if (ctx.gpu != nullptr) {
     const int64_t rows = max_parts(table_keys) > 1 ? cpu::kMaxPagedParts : 0;

@@ -11,7 +11,7 @@
 //   block_table     (S, M) int32      key j of sequence n is row j % P of block
 //                                     block_table[n, j / P]
 //   cu_q            (S + 1) int32     ascends from 0 to at most T
-//   context_lens    (S) int32         each at most M P and args.longest_context
+//   context_lens    (S) int32         each at most M P and args.max_context_len
 // q and out have one float dtype, and so have the pools except as described next. Rows of out past
 // cu_q[S] become zero. The CPU checks the values of block_table, cu_q and context_lens (Error),
 // also that no sequence has more queries than tokens; a GPU does not, and a query without keys
@@ -50,16 +50,16 @@ struct PagedAttentionArgs {
   int64_t window = 0;       // 0: unlimited
   int64_t max_queries = 1;  // upper bound of the queries of a sequence; checked on the CPU
   // Upper bound of context_lens; 0: M P. A GPU launches as many thread blocks as this many keys
-  // need, so pass the longest current length, not a limit.
-  int64_t longest_context = 0;
+  // need, so pass the current maximum, not a limit.
+  int64_t max_context_len = 0;
   double soft_cap = 0.0;   // as in AttentionArgs
   ConstTensor sinks = {};  // (H), q's dtype: as in AttentionArgs; absent: none
 };
 
-// longest_context, positive, rounded up to one of few values (256, 512, ..., 4096), or 0 (no bound)
+// max_context_len, positive, rounded up to one of few values (256, 512, ..., 4096), or 0 (no bound)
 // if it is above them. Equal values launch the same thread blocks, so recorded GPU work is keyed by
 // the result.
-int64_t paged_context_bound(int64_t longest_context);
+int64_t paged_context_bound(int64_t max_context_len);
 
 // Scales of pools of codes. kNone: the pools have no codes, and k and v are not used.
 struct PagedScales {

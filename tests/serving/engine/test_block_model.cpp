@@ -71,7 +71,7 @@ std::vector<float> logits_of(Rank& rank) {
   tokens.global_index = ConstTensor(rows.data(), DType::kI64, Shape{kTokens});
   tokens.cu_q = ConstTensor(offsets.data(), DType::kI32, Shape{std::ssize(offsets)});
   tokens.chunks.cu_q = tokens.cu_q;  // shorter than chunks
-  tokens.sequence_length = tokens.uniform_length = tokens.longest = kSequence;
+  tokens.sequence_length = tokens.uniform_length = tokens.max_seqlen = kSequence;
   Pass pass{.ctx = rank.ctx, .params = rank.store, .tokens = tokens, .groups = &rank.groups};
   std::vector<float> out(static_cast<size_t>(kTokens * rank.model.config().vocab_size));
   const Tensor logits(out.data(), DType::kF32, Shape{kTokens, rank.model.config().vocab_size});

@@ -47,7 +47,7 @@ TEST_F(Chunks, OneTokenHasTheChunkThatItIsIn) {
   EXPECT_EQ(row(chunks, 1)[0], 22);
   EXPECT_EQ(row(chunks, 2), (std::vector<int32_t>{24, 25}));
   EXPECT_EQ(chunks.cached.max_queries, 1);
-  EXPECT_EQ(chunks.cached.longest_context, paged_context_bound(8));
+  EXPECT_EQ(chunks.cached.max_context_len, paged_context_bound(8));
 }
 
 TEST_F(Chunks, ManyTokensAreCutAtTheirEnds) {
@@ -134,8 +134,8 @@ TEST_F(Windows, RowsAreWrittenAgainAfterBlocksWereDropped) {
 // Recorded passes depend on the bound of the longest context.
 TEST_F(Windows, TheLongestContextDoesNotDependOnDroppedBlocks) {
   for (const int64_t past : {300, 310, 320, 330, 340})
-    EXPECT_EQ(write({part(past, 1)}).longest_context, paged_context_bound(6 + 32 - 2 + 1));
-  EXPECT_EQ(batch_.longest_context(), paged_context_bound(341));
+    EXPECT_EQ(write({part(past, 1)}).max_context_len, paged_context_bound(6 + 32 - 2 + 1));
+  EXPECT_EQ(batch_.max_context_len(), paged_context_bound(341));
 }
 
 TEST_F(Windows, TheLargestTableFits) {

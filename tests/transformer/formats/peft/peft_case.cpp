@@ -43,7 +43,7 @@ std::vector<double> peft_logits(const ModelSource& source, const PeftAdapter* ad
   t.positions = ConstTensor(positions.data(), DType::kI32, Shape{n});
   t.global_index = ConstTensor(rows.data(), DType::kI64, Shape{n});
   t.cu_q = ConstTensor(offsets.data(), DType::kI32, Shape{2});
-  t.position_end = t.longest = n;
+  t.position_end = t.max_seqlen = n;
   model.reserve_positions(ctx, n);
   Pass pass{ctx, store, t};
   Activation x = model.forward(pass, 0, {}, nullptr, Recompute::kNone);
