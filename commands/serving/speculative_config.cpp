@@ -51,10 +51,11 @@ SpeculativeOptions read_speculative_config(const std::string& json_text) {
         ": expected {\"method\": \"ngram\", \"num_speculative_tokens\": N}, or ",
         "{\"method\": \"draft_model\", \"model\": DIRECTORY, \"num_speculative_tokens\": N}");
   SpeculationConfig& config = options.config;
-  const Member members[] = {{"num_speculative_tokens", &config.tokens, 1, 64},
-                            {"disable_by_batch_size", &config.max_running_sequences, 1, 1 << 20},
-                            {"prompt_lookup_max", &config.longest, 1, 64, Method::kNgram},
-                            {"prompt_lookup_min", &config.shortest, 1, 64, Method::kNgram}};
+  const Member members[] = {
+      {"num_speculative_tokens", &config.tokens, 1, 64},
+      {"disable_by_batch_size", &config.max_running_sequences, 1, 1 << 20},
+      {"prompt_lookup_max", &config.prompt_lookup_max, 1, 64, Method::kNgram},
+      {"prompt_lookup_min", &config.prompt_lookup_min, 1, 64, Method::kNgram}};
   const bool drafts = read_method(json);
   for (const auto& [name, value] : json.items()) {
     if (name == "method") continue;
@@ -73,9 +74,9 @@ SpeculativeOptions read_speculative_config(const std::string& json_text) {
       fail_input(kSpeculativeOption, ": ", name, " requires method \"ngram\"");
     read_number(*member, value);
   }
-  if (config.shortest > config.longest)
-    fail_input(kSpeculativeOption, ": prompt_lookup_min ", config.shortest,
-               " is above prompt_lookup_max, ", config.longest);
+  if (config.prompt_lookup_min > config.prompt_lookup_max)
+    fail_input(kSpeculativeOption, ": prompt_lookup_min ", config.prompt_lookup_min,
+               " is above prompt_lookup_max, ", config.prompt_lookup_max);
   return options;
 }
 

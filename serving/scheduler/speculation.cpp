@@ -8,14 +8,16 @@ std::vector<int32_t> draft_from_text(std::span<const int32_t> text, const Specul
                                      int64_t count) {
   const auto length = std::ssize(text);
   const auto at = [&](int64_t i) { return text[static_cast<size_t>(i)]; };
-  int64_t best = config.shortest - 1, place = -1;
+  int64_t best = config.prompt_lookup_min - 1, place = -1;
   for (int64_t end = length - 2; end >= std::max<int64_t>(0, length - kLookBack); --end) {
     int64_t same = 0;
-    while (same < config.longest && same <= end && at(end - same) == at(length - 1 - same)) ++same;
+    while (same < config.prompt_lookup_max && same <= end &&
+           at(end - same) == at(length - 1 - same))
+      ++same;
     if (same <= best) continue;
     best = same;
     place = end + 1;
-    if (best == config.longest) break;
+    if (best == config.prompt_lookup_max) break;
   }
   if (place < 0 || count <= 0) return {};
   const auto from = text.begin() + place;

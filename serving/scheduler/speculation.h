@@ -25,9 +25,9 @@
 namespace trireme {
 
 struct SpeculationConfig {
-  int64_t tokens = 0;    // maximum draft tokens per sequence and step; 0: no speculation
-  int64_t longest = 4;   // maximum length of the suffix that prompt lookup searches for
-  int64_t shortest = 2;  // minimum length of that suffix
+  int64_t tokens = 0;             // maximum draft tokens per sequence and step; 0: no speculation
+  int64_t prompt_lookup_max = 4;  // maximum length of the suffix that prompt lookup searches for
+  int64_t prompt_lookup_min = 2;  // minimum length of that suffix
   int64_t max_running_sequences = 32;  // nothing is drafted while more are running
 };
 

@@ -25,7 +25,7 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
             .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMaxTokens};
         SchedulerCounts plain, drafted;
         const std::vector<Text> want = served(rank, requests, how, 120, false, true, &plain);
-        how.speculation = {.tokens = 4, .longest = 4, .shortest = 2};
+        how.speculation = {.tokens = 4, .prompt_lookup_max = 4, .prompt_lookup_min = 2};
         expect_same_texts(served(rank, requests, how, 120, false, true, &drafted), want);
         EXPECT_EQ(plain.draft_tokens, 0);
         EXPECT_GT(drafted.accepted_tokens, drafted.draft_tokens / 4);
@@ -52,7 +52,7 @@ TEST(SpeculativeDecoding, WritesTheSameTextsOfOtherFamilies) {
       BatchingConfig how{.max_sequences = 4, .max_step_tokens = 10, .max_model_len = kMaxTokens};
       const std::vector<Text> want = served(rank, requests, how, 120, false, true);
       SchedulerCounts drafted;
-      how.speculation = {.tokens = 4, .longest = 4, .shortest = 2};
+      how.speculation = {.tokens = 4, .prompt_lookup_max = 4, .prompt_lookup_min = 2};
       expect_same_texts(served(rank, requests, how, 120, false, true, &drafted), want);
       EXPECT_GT(drafted.accepted_tokens, 0);
     });
@@ -117,7 +117,8 @@ void expect_the_distribution(Communicator& world, int count, bool model_drafts) 
                                     {.prompt = prompt, .count = 3, .sampling = {}});
   for (size_t n = 0; n < requests.size(); ++n) requests[n].sampling.seed = n;
   BatchingConfig how{.max_sequences = 64, .max_step_tokens = 1024, .max_model_len = 20};
-  how.speculation = {.tokens = 2, .longest = 2, .shortest = 1, .max_running_sequences = 64};
+  how.speculation = {
+      .tokens = 2, .prompt_lookup_max = 2, .prompt_lookup_min = 1, .max_running_sequences = 64};
   SchedulerCounts counts;
   const std::vector<Text> texts = served(rank, requests, how, 64 * 10, false, false, &counts,
                                          model_drafts ? test::drafter_of(draft, how) : nullptr);

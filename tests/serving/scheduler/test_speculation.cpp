@@ -13,7 +13,7 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 TEST(Speculation, DraftsWhatFollowedTheLongestEnd) {
-  const SpeculationConfig how{.tokens = 4, .longest = 3, .shortest = 2};
+  const SpeculationConfig how{.tokens = 4, .prompt_lookup_max = 3, .prompt_lookup_min = 2};
   //                   the last tokens 1 2 3 match, before a later match of the last two
   EXPECT_EQ(draft_from_text(Ids{1, 2, 3, 7, 8, 9, 2, 3, 5, 1, 2, 3}, how, 4), (Ids{7, 8, 9, 2}));
   EXPECT_EQ(draft_from_text(Ids{1, 2, 3, 7, 4, 2, 3, 5, 9, 2, 3}, how, 2), (Ids{5, 9}));
@@ -22,7 +22,8 @@ TEST(Speculation, DraftsWhatFollowedTheLongestEnd) {
   EXPECT_EQ(draft_from_text(Ids{1, 2, 1, 2, 1, 2}, how, 4), (Ids{1, 2}));
   // One token is not enough, nor is a partial match.
   EXPECT_EQ(draft_from_text(Ids{5, 1, 7, 1}, how, 4), Ids{});
-  EXPECT_EQ(draft_from_text(Ids{5, 1, 7, 1}, {.tokens = 4, .longest = 3, .shortest = 1}, 1),
+  EXPECT_EQ(draft_from_text(Ids{5, 1, 7, 1},
+                            {.tokens = 4, .prompt_lookup_max = 3, .prompt_lookup_min = 1}, 1),
             Ids{7});
   EXPECT_EQ(draft_from_text(Ids{1}, how, 4), Ids{});
   EXPECT_EQ(draft_from_text(Ids{1, 2, 3, 1, 2}, how, 0), Ids{});
@@ -132,7 +133,7 @@ SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens,
 }
 
 TEST(Speculation, ChangesNoText) {
-  const SpeculationConfig how{.tokens = 5, .longest = 3, .shortest = 1};
+  const SpeculationConfig how{.tokens = 5, .prompt_lookup_max = 3, .prompt_lookup_min = 1};
   for (const int64_t tokens : {12, 64}) {
     const SchedulerCounts counts = write_texts(how, tokens);
     EXPECT_GT(counts.drafts, 20);
@@ -144,7 +145,7 @@ TEST(Speculation, ChangesNoText) {
 }
 
 TEST(Speculation, ChangesNoTextThatARuleHolds) {
-  const SpeculationConfig how{.tokens = 5, .longest = 3, .shortest = 1};
+  const SpeculationConfig how{.tokens = 5, .prompt_lookup_max = 3, .prompt_lookup_min = 1};
   const auto rule = std::make_shared<const Letters>();
   for (const int64_t tokens : {12, 64}) {
     const SchedulerCounts counts = write_texts(how, tokens, rule);
@@ -154,7 +155,8 @@ TEST(Speculation, ChangesNoTextThatARuleHolds) {
 }
 
 TEST(Speculation, IsOffWhereManyRun) {
-  EXPECT_EQ(write_texts({.tokens = 5, .shortest = 1, .max_running_sequences = 0}, 64).drafts, 0);
+  EXPECT_EQ(
+      write_texts({.tokens = 5, .prompt_lookup_min = 1, .max_running_sequences = 0}, 64).drafts, 0);
 }
 
 }  // namespace

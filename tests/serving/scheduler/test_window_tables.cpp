@@ -227,7 +227,8 @@ TEST(WindowTables, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
     BatchingConfig config = config_of(windows, 1 + draw(8), 0, 200);
     config.max_step_tokens = config.max_sequences + draw(60);
     config.prefix_caching = draw(4) > 0;
-    if (draw(2) == 0) config.speculation = {.tokens = 4, .longest = 2, .shortest = 1};
+    if (draw(2) == 0)
+      config.speculation = {.tokens = 4, .prompt_lookup_max = 2, .prompt_lookup_min = 1};
     Server server(config, longest(config) + draw(60));
     std::vector<std::shared_ptr<Sequence>> all;
     for (int n = 0; n < 40; ++n) {
