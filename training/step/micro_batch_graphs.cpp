@@ -46,7 +46,7 @@ MicroBatchGraphs::MicroBatchGraphs(const RunConfig& config, const Groups& groups
                                    TrainStage& stage, Ctx& ctx)
     : micro_batches_(config.gradient_accumulation_steps),
       // The last micro-batch reduces gradients block by block during backward.
-      served_(micro_batches_ - (groups.world.size() > 1 ? 1 : 0)),
+      graphed_(micro_batches_ - (groups.world.size() > 1 ? 1 : 0)),
       store_(store),
       stage_(stage),
       ctx_(ctx) {
@@ -54,7 +54,7 @@ MicroBatchGraphs::MicroBatchGraphs(const RunConfig& config, const Groups& groups
   dropout_ = std::max({model.residual_dropout, model.embedding_dropout, model.attention_dropout,
                        config.finetune.lora.dropout}) > 0;
   if (ctx.gpu == nullptr || !config.cuda_graphs) return;
-  why_not_ = in_the_way(config, groups, program, ctx, served_);
+  why_not_ = in_the_way(config, groups, program, ctx, graphed_);
   on_ = why_not_.empty();
 }
 
@@ -107,7 +107,7 @@ void MicroBatchGraphs::run(int64_t step) {
   std::erase_if(dropped_, [&](const auto& dropped) { return dropped.first + 2 <= step; });
   for (int64_t i = 0; i < micro_batches_; ++i) {
     const int micro_batch = static_cast<int>(i);
-    if (i >= served_) {
+    if (i >= graphed_) {
       queue(micro_batch);
       continue;
     }

@@ -34,7 +34,7 @@ class MicroBatchGraphs {
   // Reason why this run uses no graphs although cuda.graphs enables them; else "".
   const std::string& why_not() const { return why_not_; }
   // True if the caller must use run() instead of the pipeline executor.
-  bool serve() const { return on_ && !ctx_.planning() && !ctx_.observer; }
+  bool active() const { return on_ && !ctx_.planning() && !ctx_.observer; }
   // Queues forward and backward of all micro-batches of step `step`, after TrainStage::begin().
   // Precondition: step - 2 and all earlier steps have completed.
   void run(int64_t step);
@@ -65,7 +65,7 @@ class MicroBatchGraphs {
   bool on_ = false, dropout_ = false;
   std::string why_not_;
   int64_t micro_batches_;
-  int64_t served_;  // only the first `served_` micro-batches of a step use graphs
+  int64_t graphed_;  // only the first `graphed_` micro-batches of a step use graphs
   ParameterStore& store_;
   TrainStage& stage_;
   Ctx& ctx_;

@@ -172,7 +172,7 @@ void TrainStep::forward_and_backward(int64_t step, const std::vector<MicroBatch>
       sums(kLoss, kLoss + 1), scalar(kGradScale, DType::kF64), {}, sums(kRouters, kSumCount)};
   stage_.begin(batches, loss, [this](int block, bool last) { sync_.block_done(block, last); });
   pipeline_ = {};
-  if (graphs_.serve())
+  if (graphs_.active())
     graphs_.run(step);
   else
     pipeline_ = executor_.run(stage_, ctx_);
