@@ -172,7 +172,7 @@ ControlListener ControlListener::on_address(const std::string& host) {
 std::unique_ptr<ControlListener::ConnectedRank> ControlListener::accept(milliseconds limit) {
   const auto end = Clock::now() + limit;
   do {
-    if (auto connected = introduced(wait_until(end))) return connected;
+    if (auto peer = introduced(wait_until(end))) return peer;
     turn_away_silent();
     take_stranger();
   } while (Clock::now() < end);
@@ -200,19 +200,19 @@ std::unique_ptr<ControlListener::ConnectedRank> ControlListener::introduced(
     const std::vector<bool>& said) {
   auto pending = pending_.begin();
   for (const bool something : said) {
-    std::unique_ptr<ConnectedRank> connected;
+    std::unique_ptr<ConnectedRank> peer;
     try {
       const auto message = something ? pending->channel->poll() : std::nullopt;
       if (!message) {
         ++pending;
         continue;
       }
-      connected = connected_rank_of(*pending, *message);
+      peer = connected_rank_of(*pending, *message);
     } catch (const Error& error) {
       turn_away(error.what());
     }
     pending = pending_.erase(pending);
-    if (connected != nullptr) return connected;
+    if (peer != nullptr) return peer;
   }
   return {};
 }
@@ -230,12 +230,12 @@ std::unique_ptr<ControlListener::ConnectedRank> ControlListener::connected_rank_
   if (hello.program != executable_build_id())
     throw BadMessage(concat("rank ", hello.rank,
                             " runs another build of the program: start the same one everywhere"));
-  auto connected = std::make_unique<ConnectedRank>(
+  auto peer = std::make_unique<ConnectedRank>(
       ConnectedRank{hello.rank, hello.process, std::move(pending.channel)});
-  connected->channel->send(MessageKind::kWelcome, 0,
-                           bytes_of(listener_proof(address_, pending.challenge, hello)));
-  connected->channel->name_peer(concat("rank ", hello.rank, " (process ", hello.process, ")"));
-  return connected;
+  peer->channel->send(MessageKind::kWelcome, 0,
+                      bytes_of(listener_proof(address_, pending.challenge, hello)));
+  peer->channel->name_peer(concat("rank ", hello.rank, " (process ", hello.process, ")"));
+  return peer;
 }
 
 void ControlListener::turn_away_silent() {

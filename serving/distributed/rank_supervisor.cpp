@@ -295,12 +295,12 @@ void RankSupervisor::accept_ranks(Group& group, ControlListener& listener) {
     if (const std::string ended = group.processes->ended(); !ended.empty()) fail_lost(ended);
     if (Clock::now() > end)
       fail_lost(concat(missing, " of ", config_.ranks, " ranks have not connected"));
-    const auto connected = listener.accept(kSupervisorLook);
-    if (connected == nullptr || connected->rank < 0 || connected->rank >= config_.ranks) continue;
-    const auto rank = static_cast<size_t>(connected->rank);
+    const auto peer = listener.accept(kSupervisorLook);
+    if (peer == nullptr || peer->rank < 0 || peer->rank >= config_.ranks) continue;
+    const auto rank = static_cast<size_t>(peer->rank);
     if (group.channels[rank] != nullptr) continue;
-    group.channels[rank] = std::move(connected->channel);
-    group.pids[rank] = connected->process;
+    group.channels[rank] = std::move(peer->channel);
+    group.pids[rank] = peer->process;
     send_task(*group.channels[rank], task);
     --missing;
   }

@@ -46,11 +46,11 @@ std::vector<std::unique_ptr<ControlChannel>> all_of(ControlListener& listener, i
     if (std::chrono::steady_clock::now() > end)
       throw Error(concat(missing, " ranks have not connected to the control channel"),
                   ExitCode::kLostRank);
-    const auto connected = listener.accept(milliseconds(500));
-    if (connected == nullptr || connected->rank < 1 || connected->rank >= ranks) continue;
-    auto& place = channels[static_cast<size_t>(connected->rank - 1)];
+    const auto peer = listener.accept(milliseconds(500));
+    if (peer == nullptr || peer->rank < 1 || peer->rank >= ranks) continue;
+    auto& place = channels[static_cast<size_t>(peer->rank - 1)];
     if (place != nullptr) continue;
-    place = std::move(connected->channel);
+    place = std::move(peer->channel);
     --missing;
   }
   return channels;

@@ -20,7 +20,7 @@ constexpr milliseconds kLong{120'000};
 
 std::unique_ptr<ControlListener::ConnectedRank> accepted(ControlListener& listener) {
   for (int i = 0; i < 1200; ++i)
-    if (auto connected = listener.accept(milliseconds(100))) return connected;
+    if (auto peer = listener.accept(milliseconds(100))) return peer;
   return {};
 }
 
@@ -41,15 +41,15 @@ TEST(ControlRendezvous, BringsRanksTogetherOnAMachineAndOverTcp) {
     const ControlAddress address = ControlAddress::parse(listener.address().line());
     std::unique_ptr<ControlChannel> rank;
     std::thread connecting([&] { rank = connect_control_channel(address, 3, kLong); });
-    const auto connected = accepted(listener);
+    const auto peer = accepted(listener);
     connecting.join();
-    ASSERT_NE(connected, nullptr);
-    EXPECT_EQ(connected->rank, 3);
-    EXPECT_EQ(connected->process, getpid());
-    connected->channel->send(MessageKind::kPlan, 9);
+    ASSERT_NE(peer, nullptr);
+    EXPECT_EQ(peer->rank, 3);
+    EXPECT_EQ(peer->process, getpid());
+    peer->channel->send(MessageKind::kPlan, 9);
     EXPECT_EQ(rank->receive(kLong)->number, 9u);
     rank->send(MessageKind::kBeat, 4);
-    EXPECT_EQ(connected->channel->receive(kLong)->number, 4u);
+    EXPECT_EQ(peer->channel->receive(kLong)->number, 4u);
   }
 }
 
@@ -105,10 +105,10 @@ TEST(ControlRendezvous, LetsStrangersHoldUpNobody) {
   ControlListener listener = ControlListener::on_address("127.0.0.1");
   const SilentStrangers strangers(listener, 30);
   std::thread rank([&] { EXPECT_NO_THROW(connect_control_channel(listener.address(), 2, kLong)); });
-  const auto connected = accepted(listener);
+  const auto peer = accepted(listener);
   rank.join();
-  ASSERT_NE(connected, nullptr);
-  EXPECT_EQ(connected->rank, 2);
+  ASSERT_NE(peer, nullptr);
+  EXPECT_EQ(peer->rank, 2);
   EXPECT_EQ(listener.accept(ControlListener::kHandshake + milliseconds(500)), nullptr);
   EXPECT_EQ(strangers.left(), 0);
 }
