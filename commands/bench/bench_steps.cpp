@@ -211,10 +211,11 @@ void run_bench_steps(const BenchStepsOptions& o) {
                             .c_str());
   else
     std::printf(
-        "host work, %lld sequences of at most %lld tokens, %lld KV cache groups: %.0f us per step, "
+        "host work, %lld sequences of at most %lld tokens, %lld KV cache %s: %.0f us per step, "
         "P99 %.0f us (without model, sampling and masks)\n",
         static_cast<long long>(o.host_sequences), static_cast<long long>(o.host_length),
-        static_cast<long long>(host.kv_groups), host.median_us, host.p99_us);
+        static_cast<long long>(host.kv_groups), host.kv_groups == 1 ? "group" : "groups",
+        host.median_us, host.p99_us);
   for (const DType dtype : o.dtypes()) print(o, dtype, measure_modes(o, dtype, threads));
 }
 
