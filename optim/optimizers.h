@@ -20,7 +20,7 @@ struct OptimizerRow {
 
 // All optimizers; the first is the default of optimizer.type.
 std::span<const OptimizerRow> optimizers();
-// Names of other programs' optimizers that are not implemented here.
+// Names of other programs' optimizers, which are refused as not available in this version.
 std::span<const char* const> unavailable_optimizers();
 // Row of an optimizer. An unknown name is a failed check: the configuration refuses it earlier.
 const OptimizerRow& optimizer_row(const std::string& name);

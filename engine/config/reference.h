@@ -9,7 +9,7 @@
 namespace trireme {
 
 // JSON Schema, draft 2020-12: types, defaults, ranges, enumerations and descriptions. An alias has
-// all of these but the default; a key that is not implemented has only a description.
+// all of these but the default; a key of a status other than kImplemented has only a description.
 Json json_schema(const Schema& schema);
 // Markdown tables of the implemented keys: one of the keys outside sections, then one per top-level
 // section, which includes its nested sections.

@@ -35,7 +35,7 @@ struct Key {
   std::string path;  // "optimizer.params.lr"
   KeyKind kind = KeyKind::kAny;
   std::string default_json;  // the default as JSON text; empty: none
-  std::string help;          // meaning; of a key that is not implemented, the reason
+  std::string help;          // meaning; for kNoEffect and kRefused, the reason
   std::string shape;         // description of a kAny value, for the reference
   KeyStatus status = KeyStatus::kImplemented;
   bool is_required = false;

@@ -64,7 +64,7 @@ struct Family {
   // The family's line of the table in docs/reference/models.md, as Markdown.
   const char* models = "";    // published models
   const char* special = "";   // features, compared with the other families
-  const char* refused = "";   // features of its published models that are not implemented
+  const char* refused = "";   // features of its published models that are refused by name
   const char* positions_key;  // key of the longest sequence, for messages
   ParameterNames names;
   bool qk_norm = false;  // RMSNorm of q and k in all models; read() may also set it by a key

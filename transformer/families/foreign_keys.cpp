@@ -44,7 +44,7 @@ constexpr const char* kHarmless =
     "base_model library_name license language pipeline_tag datasets tags "
     "onnx transformers.js_config reorder_and_upcast_attn output_router_logits";
 
-// Keys of features that are not implemented. neutral: JSON values that do not enable the feature;
+// Keys of features that are refused by name. neutral: JSON values that do not enable the feature;
 // null always belongs to them.
 struct ForeignKey {
   const char* key;

@@ -1,12 +1,12 @@
-// Table of transformers' families that are not implemented, for error messages.
+// Table of model families of HuggingFace's transformers library that are refused by name.
 #pragma once
 
 #include <string>
 
 namespace trireme {
 
-// Returns the family's features that llama does not have, as an object of "it has", or nullptr if
-// the family is not in the table. Remove a family's row when it is implemented.
+// Returns the features that the family has and llama has not, as the end of a message that says "it
+// has"; nullptr if the family is not in the table. Remove a family's row when it is supported.
 const char* other_family_features(const std::string& model_type);
 
 }  // namespace trireme
