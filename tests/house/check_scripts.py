@@ -12,6 +12,9 @@ from pathlib import Path
 
 from source import ROOT
 
+sys.path.insert(0, str(ROOT / "scripts"))
+import draw_texts  # noqa: E402
+
 USER_SCRIPTS = ["install_deps.sh", "build.sh", "test.sh", "quickstart.sh"]
 
 
@@ -386,6 +389,81 @@ class Scripts(unittest.TestCase):
         for saves, outcome in ((False, (0, True)), (False, (0, True)), (True, (0, True)), (False, (0, True)),
                                (False, (0, True)), (False, (5, False)), (False, (0, True))):
             self.assertEqual(self.slurm_job("137 5", saves=saves), outcome)
+
+
+class DrawnTexts(unittest.TestCase):
+    setUp, stub = Scripts.setUp, Scripts.stub
+
+    def test_the_seed_determines_what_is_drawn(self):
+        texts = [(f"a/{i}.h", "before") for i in range(200)]
+        places = lambda drawn: [place for place, _ in drawn]
+        first = draw_texts.draw("one", texts, 40)
+        self.assertEqual(len(set(first)), 40)
+        self.assertEqual(draw_texts.draw("one", texts[::-1], 40), first)
+        self.assertNotEqual(draw_texts.draw("two", texts, 40), first)
+        self.assertEqual(places(draw_texts.draw("one", [(place, "after") for place, _ in texts], 40)), places(first))
+        self.assertEqual(draw_texts.draw("one", texts, 500), sorted(texts))
+
+    def test_drawn_from_the_tree(self):
+        shown = lambda seed, *more: run(sys.executable, "-B", ROOT / "scripts/draw_texts.py", "--seed", seed, "--headers", 3,
+                                        "--help-texts", 2, "--messages", 2, *more)
+        first = shown("one")
+        self.assertEqual((first.returncode, first.stderr), (0, ""))
+        self.assertEqual([first.stdout.count(f"=== {kind} ") for kind in ("header", "help text", "message")], [3, 2, 2])
+        self.assertEqual(first.stdout.count("read twice?"), 7)
+        self.assertEqual(shown("one").stdout, first.stdout)
+        self.assertNotEqual(shown("two").stdout.splitlines()[1:], first.stdout.splitlines()[1:])
+        refused = shown("one", "--binary", "no/program")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("no/program: no such file", refused.stderr)
+
+    def test_help_texts_of_a_program(self):
+        self.stub("program", """if [ "$1" = --help ]; then cat <<'END'
+About all
+Usage: program SUBCOMMAND
+
+Options:
+  -h,--help                   Print this help
+  --one N:INT in [1 - 4096]=1 First
+
+Subcommands:
+  below                       About below
+                              in two lines
+END
+else cat <<'END'
+About below
+Usage: program below
+
+Positionals:
+  model PATH REQUIRED         Model
+
+Options:
+  --one N:INT in [1 - 4096]=1 First
+  --two INT:INT in [1 - 1000000]=8192
+                              Second
+                              with a second line
+
+Exit codes: 0 done
+END
+fi""")
+        self.assertEqual(draw_texts.help_texts(self.folder / "program"), [
+            ("trireme ", "trireme \n    About all"), ("trireme --one", "trireme --one N:INT in [1 - 4096]=1\n    First"),
+            ("trireme below ", "trireme below \n    About below"), ("trireme below model", "trireme below model PATH REQUIRED\n    Model"),
+            ("trireme below --two", "trireme below --two INT:INT in [1 - 1000000]=8192\n    Second with a second line")])
+
+    def test_messages_of_a_source(self):
+        source = """void fail_at(const char* text) { throw Error(text); }
+// fail_input("a comment is not one");
+void f() {
+  if (a) fail_input("no file at (", path,
+                    ")");
+  fail_input("word");
+  log_info(g(1), " has two words");
+}
+"""
+        self.assertEqual(list(draw_texts.calls("a/b.cpp", source, draw_texts.MESSAGE)), [
+            ("a/b.cpp#001", 'a/b.cpp:4\nfail_input("no file at (", path,\n    ")")'),
+            ("a/b.cpp#002", 'a/b.cpp:7\nlog_info(g(1), " has two words")')])
 
 
 if __name__ == "__main__":
