@@ -98,8 +98,9 @@ CLI::App* add_show(CLI::App& parent) {
   command->add_option("--svg", arguments->svg, "Output SVG file for the timeline")
       ->type_name("FILE");
   command
-      ->add_option("--json", arguments->json,
-                   "Output JSON schedule, which --file and parallel.pipeline_schedule read")
+      ->add_option(
+          "--json", arguments->json,
+          "Output file of the schedule, JSON that --file and parallel.pipeline_schedule accept")
       ->type_name("FILE");
   command->footer(
       "docs/design/pipeline-parallelism.md explains the schedules and the file format.");

@@ -30,7 +30,7 @@ int size_of(const ParallelSizes& sizes, const std::string& dim) {
   if (dim == "tp") return sizes.tp;
   if (dim == "cp") return sizes.cp;
   if (dim == "dp") return sizes.dp;
-  TRIREME_CHECK(dim == "pp", "parallel dim ", dim);
+  TRIREME_CHECK(dim == "pp", "unknown parallel dimension ", dim, ", expected tp, cp, dp or pp");
   return sizes.pp;
 }
 

@@ -206,7 +206,8 @@ void add_step_options(CLI::App& command, BenchTrainOptions& o) {
       ->check(CLI::Range(1, 4096));
   command
       .add_option("--step-tokens", o.step_tokens,
-                  "Tokens per step for the derived step time (micro-batches and optimizer update)")
+                  "Tokens of the step whose time is derived from those of a micro-batch and an "
+                  "optimizer update")
       ->capture_default_str()
       ->check(whole_number(1));
   command.add_flag("--whole-step", o.whole_step, "Also time one step of --step-tokens");

@@ -90,8 +90,8 @@ CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
   command
       .add_option_function<std::string>(
           "--target-delimiter", [&o](const std::string& text) { o.delimiter = text; },
-          "Text between a context and a choice (default: a space; nothing after a context that a "
-          "chat template rendered)")
+          "Text between a context and a choice (default: a space, or nothing if a chat template "
+          "rendered the context)")
       ->needs(task);
   command
       .add_flag("--add-bos", o.add_bos,

@@ -15,8 +15,8 @@ std::optional<int64_t> free_bytes_at(const std::string& path);
 
 // Throws FileError for a failed system call on a file, with one form of message:
 //   cannot <action> <path>: <reason>; <what to do>
-// bytes_needed: bytes still to write; named, with the free space, if their lack may be the cause.
-// 0: unknown, not named.
+// bytes_needed: bytes still to write; 0: unknown. The message gives them and the free space if lack
+// of space may be the cause.
 [[noreturn]] void fail_file(const char* action, const std::string& path, int error_number,
                             int64_t bytes_needed = 0);
 

@@ -42,12 +42,11 @@ const GgufType* gguf_type(std::string_view name);
 //
 //   Q8_0   d = max |x| / 127, q = x / d rounded, halves away from zero: ggml's
 //   Q4_0   d = x / -8 of the number x of the largest |x|, q = x / d + 8 rounded, at most 15: ggml's
-//   Q4_K   s and m per 32 numbers, with the smallest squared error among 13 scales around the one
-//          that covers the whole range, each refitted to its codes by least squares; the largest s
-//          and m become 63
-//   Q6_K   s per 16 numbers, with the smallest squared error among 17 scales around the one that
-//          gives the number of the largest |x| the code -32, each refitted to its codes by least
-//          squares; the largest |s| becomes -128
+//   Q4_K   13 scales per 32 numbers are tried, around the one with which the codes cover the whole
+//          range; each is refitted to its codes by least squares, and the s and m of the smallest
+//          squared error are used; the largest s and m become 63
+//   Q6_K   17 scales per 16 numbers are tried in the same way, around the one with which the number
+//          of the largest |x| has the code -32; the s of the largest magnitude becomes -128
 //
 // Deterministic: equal numbers give equal bytes on every machine. The formats are ggml's; for K
 // types ggml searches differently and may choose other codes.

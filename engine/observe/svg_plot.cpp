@@ -258,8 +258,8 @@ std::vector<double> smoothed(const std::vector<double>& values, double window) {
 std::string svg_plot(const Plot& plot) {
   Range x_range, y_range;
   for (const PlotSeries& series : plot.series) {
-    TRIREME_CHECK(series.x.size() == series.y.size(), "series ", series.name, ": ", series.x.size(),
-                  " x and ", series.y.size(), " y");
+    TRIREME_CHECK(series.x.size() == series.y.size(), "series ", series.name, " has ",
+                  series.x.size(), " x values and ", series.y.size(), " y values");
     for (size_t i = 0; i < series.x.size(); ++i) {
       if (!drawable(plot, series.x[i], series.y[i])) continue;
       x_range.include(series.x[i]);

@@ -1,4 +1,5 @@
-// Leading space of a text (add_prefix_space) if tokenizer_config.json and tokenizer.json differ.
+// Resolution of add_prefix_space, the leading space of a text, in tokenizer_config.json and
+// tokenizer.json, which may differ.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,10 +16,10 @@ struct TokenizerConfig;
 //                      Metaspace if there is no pre_tokenizer
 //   false, otherwise   sets the scheme of Metaspace to "never"; removes Prepend from the normalizer
 //                      and Strip from the decoder
-// For tokenizer_class LlamaTokenizer, `legacy` changes the scheme of Metaspace even if the files
-// agree. Otherwise no effect if they agree, without these settings, and for PreTrainedTokenizerFast
-// and TokenizersBackend. Throws InputError, prefixed by `name`, if the files differ and the
-// precedence for this tokenizer_class is unknown, or if a Metaspace cannot be added.
+// No effect for the classes PreTrainedTokenizerFast and TokenizersBackend. If the files agree, or
+// tokenizer_config.json has no add_prefix_space, only `legacy` of a LlamaTokenizer has an effect:
+// it sets the scheme of Metaspace. Throws InputError, prefixed by `name`, if the files differ and
+// the precedence for this tokenizer_class is unknown, or if a Metaspace cannot be added.
 void apply_prefix_space(const TokenizerConfig& config, nlohmann::json& tokenizer,
                         const std::string& name);
 

@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-// Settings of a model from other files.
+// Settings of a model that are not in its own file.
 struct SentencePieceSettings {
   // Tokens that the model lacks, with ids after its own and without gaps, or other spellings for
   // some of its ids. They are matched in a text before the model encodes the rest.
@@ -25,13 +25,13 @@ struct SentencePieceSettings {
   // `added` has them.
   std::vector<AddedToken> named = {};
   std::optional<bool> adds_leading_space = {};  // absent: the model's setting
-  bool leading_space_once = false;              // not before text after an added token
+  bool leading_space_once = false;              // no leading space after an added token
 };
 
-// Loads a model. eod is the model's eos and bos its bos, unless the files next to it name others
-// (tokenizer_config.h); their add_bos_token, add_eos_token, add_prefix_space and legacy are also
-// used. InputError for a file that is not a SentencePiece model, is damaged, or was crafted to
-// crash the library.
+// Loads a model. eod_id() and bos_id() are the model's eos and bos, unless the files next to it
+// name others (tokenizer_config.h); their add_bos_token, add_eos_token, add_prefix_space and legacy
+// are also used. InputError for a file that is not a SentencePiece model, is damaged, or was
+// crafted to crash the library.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path);
 // The same from the bytes of a model; `name` is used in place of the path.
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name,

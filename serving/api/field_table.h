@@ -34,8 +34,8 @@ bool read_boolean(const Field& field, const ApiJson& value);
 int64_t read_integer(const Field& field, const ApiJson& value);
 double read_number(const Field& field, const ApiJson& value);
 std::string read_string(const Field& field, const ApiJson& value);
-// Checks kind, allowed values and size of strings, and kind and size of objects and arrays. Of the
-// other kinds it checks only the size of an array for kOther; their readers check the rest.
+// Checks the kind and size of a kString, kObject or kArray, and the allowed values of a kString.
+// For kOther it checks the size of an array. The fields' readers check the rest.
 void check_value(const Field& field, const ApiJson& value);
 // Throws ApiError 501 (kUnavailable) or 400 (kRefused) unless the value is trivial.
 void check_unavailable(const Field& field, const ApiJson& value);

@@ -80,9 +80,9 @@ class RankSupervisor {
   // stage(): InputError with the message of the first rank that refuses, Error(kLostRank) when the
   // ranks are lost before or during the call.
   void stage(const StageRequest& request);
-  // Sets the path that restarted ranks load from now on. The ranks of this group may not have
-  // staged it: they were lost during stage(), and only other replicas have. Then the group is
-  // restarted if it has loaded, or is loading, the previous path.
+  // Sets the path that ranks started from now on load. If the current ranks have not staged it,
+  // because others were lost during stage() and these have loaded the previous path since, they are
+  // restarted, so that all replicas have the same weights.
   void commit(const StageRequest& request);
   // After commit(). Error(kLostRank) when the ranks are lost before or during the call. No effect
   // if the group has restarted since stage(): it has loaded the new weights already.

@@ -9,9 +9,10 @@
 // where model(n) is the step's time without sampling, least the time to sample the cheapest token,
 // and threads the number of tokens sampled in parallel. While sequences of several tenants decode,
 // costly sampling may add kShare * plain seconds to a step, divided equally among the tenants with
-// costly sequences. A tenant's sequences that do not fit into its part wait for a later step; their
-// share of the model's time is added to that part. The sequences that have waited longest run
-// first. Each tenant has at least one sequence in every step, and a single tenant never waits.
+// costly sequences. A tenant whose sequences would add more than its part has, for all of their
+// time, that part plus their plain time: its sequences run, those that have waited longest first,
+// until this is used up, and the others wait for a later step. Each tenant has at least one
+// sequence in every step, and a single tenant never waits.
 //
 // A sequence that has not been measured is assumed to take as long as another one with the same
 // parameters, else as long as its tenant's recent tokens, else as long as the cheapest token.

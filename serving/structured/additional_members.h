@@ -30,9 +30,9 @@ class AdditionalMembers {
                     std::vector<MemberKind> kinds, const std::string& path, int depth);
 
   // Grammar of at most `most` additional members (most < 0: unbounded), of which at least `least`
-  // have different names; other names may repeat. No texts if least > most. is_first: no member,
-  // and so no comma, precedes them. InputError if least > 4, or if least > 1 and most > 64, or if
-  // propertyNames is not supported here.
+  // have different names; other names may repeat. It matches nothing if least > most. is_first: no
+  // member, and so no comma, precedes them. InputError if least > 4, or if least > 1 and most > 64,
+  // or if propertyNames is not supported here.
   Grammar::Node members(int64_t least, int64_t most, bool is_first);
 
  private:

@@ -24,8 +24,9 @@ namespace trireme {
 //   ""      Starts a new run. Refused if output_dir contains a run.
 //   "auto"  Continues from the newest complete checkpoint, or starts a new run if checkpoint.save
 //           contains none. A checkpoint whose last step was skipped is used only if no other one is
-//           complete. Refused if there are checkpoints, or must have been, and none is complete: a
-//           new run never overwrites the remains of another one.
+//           complete. Refused if there are checkpoints and none is complete, or if there are none
+//           although records show that one was saved (checkpoint.save may not be mounted): a new
+//           run never overwrites the remains of another one.
 //   a path  Continues from this checkpoint.
 //
 // A new run uses checkpoint.load. If that is a checkpoint of a run, the run continues from it. If

@@ -6,11 +6,11 @@
 // chunks only as long as a later token attends to them, about W tokens. Blocks have the same size
 // in bytes in all groups, so that one pool holds them.
 //
-// Layers of one kind (the same window, chunks, or neither) are divided evenly over groups of at
-// most n layers. n is the largest number, at most the layer count of the smallest kind, that leaves
-// at most 1/16 of each kind's layer places empty. A model with 8 layers of which 2 have no window
-// has four groups of 2 layers; a sequence of L tokens has L / P blocks of P tokens in one of them
-// and about W / P in each of the others.
+// Layers of one kind (the same window, chunks, or neither) are divided evenly over groups whose
+// blocks have memory for n layers. n is the largest number, at most the layer count of the smallest
+// kind, with which each kind leaves at most 1/16 of that memory unused. A model with 8 layers of
+// which 2 have no window has four groups of 2 layers; a sequence of L tokens has L / P blocks of P
+// tokens in one of them and about W / P in each of the others.
 //
 // `window` of a group: 0, a token attends to itself and all earlier tokens; W > 0, to itself and
 // the W - 1 tokens before it; -C < 0, to itself and the earlier tokens of its chunk of C tokens (C

@@ -9,10 +9,10 @@ namespace trireme::cuda {
 
 class WaitTimes {
  public:
-  // Makes the main stream wait for `event`, between two timing events; without them once count() is
-  // 16384.
+  // Makes the main stream wait for `event`, and times the wait by an event before and one after it.
+  // While count() is 16384, waits are not timed.
   void wait(Context& gpu, const Event& event);
-  int64_t count() const { return static_cast<int64_t>(used_); }  // waits not taken so far
+  int64_t count() const { return static_cast<int64_t>(used_); }  // timed waits not taken yet
   // Seconds of the first `count` waits, which the main stream must have completed.
   double take_seconds(int64_t count);
 

@@ -2,8 +2,8 @@
 // their products, and the rows and columns of a lane's registers. For CUDA sources only.
 //
 // Four warps work on a tile of 64 rows, 16 each. The scores of a warp's rows with the columns of a
-// tile are in its registers as the d fragments of engine/device/mma.h; rounded to 16 bits, two
-// neighbouring ones are the a fragment of the next product, so that scores never leave the
+// tile are in its registers as the `d` fragments of engine/device/mma.h; rounded to 16 bits, two
+// neighbouring ones are the `a` fragment of the next product, so that scores never leave the
 // registers.
 #pragma once
 
@@ -63,9 +63,9 @@ struct WarpTile {
   }
 };
 
-// Offset of the lane's row for load_matrices(), in elements. a_offset(): for an a fragment, and for
-// the b fragments of two neighbouring column tiles if the product sums over the stored rows.
-// b_offset(): for those b fragments if the stored rows are the product's columns.
+// Offset of the lane's row for load_matrices(), in elements. a_offset(): for an `a` fragment, and
+// for the `b` fragments of two neighbouring column tiles if the product sums over the stored rows.
+// b_offset(): for those `b` fragments if the stored rows are the product's columns.
 template <int D>
 __device__ int a_offset() {
   const int lane = lane_of_warp();
@@ -77,7 +77,7 @@ __device__ int b_offset() {
   return (lane % 8 + lane / 16 * 8) * kMmaStride<D> + lane / 8 % 2 * 8;
 }
 
-// The a fragments of a warp's 16 rows.
+// The `a` fragments of a warp's 16 rows.
 template <int D, class T>
 __device__ void load_rows(uint32_t (&a)[D / 16][4], const T* rows) {
 #pragma unroll

@@ -102,8 +102,9 @@ __device__ AttentionTile find_tile(const cpu::Attention<T>& a, int64_t slot) {
   return t;
 }
 
-// Columns [low, high) of a tile that a given row sees (rows that are keys: that see it). The tile
-// has kColumns columns from column0 of the sequence on, and `row` counts in the sequence.
+// Columns [low, high) of a tile that are visible with a given row: the keys that query `row` sees,
+// or, if rows are keys, the queries that see key `row`. The tile has kColumns columns from column0
+// of the sequence on, and `row` counts in the sequence.
 struct SeenColumns {
   int low, high;
 };

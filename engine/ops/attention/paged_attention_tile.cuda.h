@@ -84,7 +84,8 @@ __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
 }
 
 // Initial softmax state of a tile row. A sink is a key before all others, with a value of 0, and
-// belongs to the first part. Only the row's thread with `counts` adds its exponential to `total`.
+// belongs to the first part. counts: true in one thread of the row, which adds the sink's
+// exponential to `total`.
 template <class F, class T>
 __device__ void begin_softmax(F& maximum, F& total, const cpu::PagedAttention<T>& a,
                               const PagedTile& p, int64_t row, bool counts) {

@@ -13,8 +13,8 @@
 
 namespace trireme {
 
-// Elements from one row to the next; for a single row, whose own stride is arbitrary, its length:
-// products require a stride that is valid for a matrix.
+// Elements from one row to the next, as products require: of a tensor with one row, whose stride
+// may be any number, the length of the row.
 int64_t row_stride(const ConstTensor& t);
 
 // float32 copy of a 16-bit matrix in scratch; not filled in a planning run.

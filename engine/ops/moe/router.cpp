@@ -19,7 +19,9 @@ void check_router(const char* op, const ConstTensor& logits, const ConstTensor& 
   check_operand(op, "experts", experts, DType::kI32, {logits.size(0), k});
   TRIREME_CHECK(args.groups >= 1 && args.groups <= cpu::kMaxRouterGroups && args.kept_groups >= 1 &&
                     args.kept_groups <= args.groups && count % args.groups == 0,
-                op, ": ", args.kept_groups, " of ", args.groups, " groups of ", count, " experts");
+                op, ": ", args.kept_groups, " of ", args.groups, " groups are kept, of ", count,
+                " experts; expected 1 to ", cpu::kMaxRouterGroups,
+                " equal groups, 1 to all of them kept");
   TRIREME_CHECK(k >= 1 && k <= count / args.groups * args.kept_groups, op, ": ", k, " experts of ",
                 count / args.groups * args.kept_groups, " eligible ones");
 }

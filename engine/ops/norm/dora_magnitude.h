@@ -4,8 +4,7 @@
 //   y = g (v z),   g[j] = m[j] / sqrt(squares[j]),   squares[j] = sum over i of v[j, i]^2
 //
 // where z (T, I) is the layer's input and the norm of v is constant in the backward pass (DoRA,
-// section 4.3). If squares[j] = 0, then
-// g[j] = 1 and the gradient of m[j] is 0.
+// section 4.3). If squares[j] = 0, then g[j] = 1 and the gradient of m[j] is 0.
 //
 //   w        (O, I)   one float dtype
 //   a        (r, I)   b  (O, r)  that dtype

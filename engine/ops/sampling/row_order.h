@@ -1,7 +1,7 @@
 // Order of a row's tokens, walked from the first one without sorting the row. Tokens are
 // distributed over bins of similar keys (OrderedRow), whose totals determine the bin in which a
-// walk stops. Only that bin is divided again, or sorted if it has few tokens or equal keys; the
-// rest is O(V), V the number of tokens.
+// walk stops. Only that bin is divided again, or sorted if it has few tokens or equal keys; all
+// other work is O(V), V the number of tokens.
 #pragma once
 
 #include <algorithm>

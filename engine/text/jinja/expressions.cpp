@@ -18,12 +18,12 @@ ExpressionPtr make(int line, Parts&&... parts) {
 
 bool Tokens::take_symbol(std::string_view s) {
   if (!is_symbol(s)) return false;
-  go_on();
+  advance();
   return true;
 }
 bool Tokens::take_name(std::string_view s) {
   if (!is_name(s)) return false;
-  go_on();
+  advance();
   return true;
 }
 void Tokens::want_symbol(std::string_view s) {
@@ -34,12 +34,12 @@ void Tokens::want_name(std::string_view s) {
 }
 void Tokens::want(TokenKind kind, const char* what) {
   if (now().kind != kind) fail_here(concat(what, " is missing"));
-  go_on();
+  advance();
 }
 std::string Tokens::want_any_name() {
   if (now().kind != TokenKind::kName) fail_here("a name is missing");
   std::string name = now().text;
-  go_on();
+  advance();
   return name;
 }
 void Tokens::fail_here(const std::string& what) const {
@@ -59,7 +59,7 @@ ExpressionPtr ExpressionReader::read() {
   while (t_.is_name("if")) {
     link();
     const int line = t_.now().line;
-    t_.go_on();
+    t_.advance();
     ExpressionPtr condition = read_or();
     ExpressionPtr other = t_.take_name("else") ? read() : nullptr;
     e = make<Condition>(line, std::move(e), std::move(condition), std::move(other));
@@ -98,7 +98,7 @@ ExpressionPtr ExpressionReader::read_or() {
   while (t_.is_name("or")) {
     link();
     const int line = t_.now().line;
-    t_.go_on();
+    t_.advance();
     e = make<Logical>(line, std::move(e), read_and(), false);
   }
   return e;
@@ -109,7 +109,7 @@ ExpressionPtr ExpressionReader::read_and() {
   while (t_.is_name("and")) {
     link();
     const int line = t_.now().line;
-    t_.go_on();
+    t_.advance();
     e = make<Logical>(line, std::move(e), read_not(), true);
   }
   return e;
@@ -118,7 +118,7 @@ ExpressionPtr ExpressionReader::read_and() {
 ExpressionPtr ExpressionReader::read_not() {
   if (!t_.is_name("not")) return read_compare();
   const int line = t_.now().line;
-  t_.go_on();
+  t_.advance();
   if (++nesting_ > kMaxNesting) t_.fail_here("an expression is nested too deeply");
   ExpressionPtr e = make<Not>(line, read_not());
   --nesting_;
@@ -136,10 +136,10 @@ ExpressionPtr ExpressionReader::read_compare() {
     if (t_.is_name("in")) operation = "in";
     if (t_.is_name("not") && t_.next().kind == TokenKind::kName && t_.next().text == "in") {
       operation = "not in";
-      t_.go_on();
+      t_.advance();
     }
     if (operation.empty()) break;
-    t_.go_on();
+    t_.advance();
     links.emplace_back(operation, read_sum());
   }
   return links.empty() ? std::move(first)
@@ -151,7 +151,7 @@ ExpressionPtr ExpressionReader::read_sum() {
   while (t_.is_symbol("+") || t_.is_symbol("-")) {
     link();
     const Token operation = t_.now();
-    t_.go_on();
+    t_.advance();
     e = make<Calculation>(operation.line, operation.text, std::move(e), read_concat());
   }
   return e;
@@ -162,7 +162,7 @@ ExpressionPtr ExpressionReader::read_concat() {
   while (t_.is_symbol("~")) {
     link();
     const int line = t_.now().line;
-    t_.go_on();
+    t_.advance();
     e = make<Calculation>(line, "~", std::move(e), read_product());
   }
   return e;
@@ -173,7 +173,7 @@ ExpressionPtr ExpressionReader::read_product() {
   while (t_.is_symbol("*") || t_.is_symbol("/") || t_.is_symbol("//") || t_.is_symbol("%")) {
     link();
     const Token operation = t_.now();
-    t_.go_on();
+    t_.advance();
     e = make<Calculation>(operation.line, operation.text, std::move(e), read_power());
   }
   return e;
@@ -184,7 +184,7 @@ ExpressionPtr ExpressionReader::read_power() {
   while (t_.is_symbol("**")) {
     link();
     const int line = t_.now().line;
-    t_.go_on();
+    t_.advance();
     e = make<Calculation>(line, "**", std::move(e), read_unary(true));
   }
   return e;
@@ -194,7 +194,7 @@ ExpressionPtr ExpressionReader::read_unary(bool filters) {
   ExpressionPtr e;
   if (t_.is_symbol("-") || t_.is_symbol("+")) {
     const Token sign = t_.now();
-    t_.go_on();
+    t_.advance();
     if (++nesting_ > kMaxNesting) t_.fail_here("an expression is nested too deeply");
     e = make<Calculation>(sign.line, sign.text, make<Constant>(sign.line, Value(int64_t{0})),
                           read_unary(false));
@@ -209,14 +209,14 @@ ExpressionPtr ExpressionReader::read_unary(bool filters) {
 ExpressionPtr ExpressionReader::read_primary() {
   const Token token = t_.now();
   const auto constant = [&](Value v) {
-    t_.go_on();
+    t_.advance();
     return make<Constant>(token.line, std::move(v));
   };
   if (token.kind == TokenKind::kName) {
     if (token.text == "true" || token.text == "True") return constant(true);
     if (token.text == "false" || token.text == "False") return constant(false);
     if (token.text == "none" || token.text == "None") return constant(Value());
-    t_.go_on();
+    t_.advance();
     if (token.text == "caller") specials.caller = true;
     if (token.text == "kwargs") specials.kwargs = true;
     if (token.text == "varargs") specials.varargs = true;
@@ -224,7 +224,7 @@ ExpressionPtr ExpressionReader::read_primary() {
   }
   if (token.kind == TokenKind::kString) {
     std::string text;
-    for (; t_.now().kind == TokenKind::kString; t_.go_on())
+    for (; t_.now().kind == TokenKind::kString; t_.advance())
       text += t_.now().text;  // adjacent strings are concatenated
     return make<Constant>(token.line, Value(std::move(text)));
   }
@@ -248,7 +248,7 @@ ExpressionPtr ExpressionReader::read_bracket() {
   const bool tuple = t_.is_symbol("(");
   if (!tuple && !t_.is_symbol("[")) t_.fail_here("a value is missing");
   const char* const close = tuple ? ")" : "]";
-  t_.go_on();
+  t_.advance();
   std::vector<ExpressionPtr> items;
   bool comma = false;
   while (!t_.is_symbol(close)) {
@@ -369,11 +369,11 @@ ExpressionPtr ExpressionReader::read_filter(ExpressionPtr e) {
                         t_.take_symbol("(") ? read_arguments() : CallArguments());
 }
 
-ExpressionPtr ExpressionReader::read_block_filters(bool begun) {
-  if (!begun && !t_.is_symbol("|")) return nullptr;
+ExpressionPtr ExpressionReader::read_block_filters(bool bare_first) {
+  if (!bare_first && !t_.is_symbol("|")) return nullptr;
   links_ = 0;
   ExpressionPtr e = make<Given>(t_.now().line);
-  for (bool more = begun || t_.take_symbol("|"); more; more = t_.take_symbol("|")) {
+  for (bool more = bare_first || t_.take_symbol("|"); more; more = t_.take_symbol("|")) {
     link();
     e = read_filter(std::move(e));
   }

@@ -14,14 +14,15 @@ class Tokens {
   explicit Tokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
   const Token& now() const { return tokens_[at_]; }
   const Token& next() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
-  void go_on() { at_ = std::min(at_ + 1, tokens_.size() - 1); }
+  void advance() { at_ = std::min(at_ + 1, tokens_.size() - 1); }
   bool is_symbol(std::string_view s) const {
     return now().kind == TokenKind::kSymbol && now().text == s;
   }
   bool is_name(std::string_view s) const {
     return now().kind == TokenKind::kName && now().text == s;
   }
-  // take_: consume the token if it is this one, else return false. want_: consume it, else fail.
+  // take_: if the current token is this one, consumes it and returns true. want_: consumes it, or
+  // fails if it is another.
   bool take_symbol(std::string_view s);
   bool take_name(std::string_view s);
   void want_symbol(std::string_view s);
@@ -47,9 +48,9 @@ class ExpressionReader {
   ExpressionPtr read_or_tuple();  // the same, or a tuple without parentheses: a, b
   ExpressionPtr read_or();        // without a condition, as in the filter of a for
   ExpressionPtr read_iterable();  // of a for: read_or(), or a tuple of such without parentheses
-  // Reads the filters of a block, whose input is Renderer::given; begun: the first one has no "|".
-  // nullptr if there are none.
-  ExpressionPtr read_block_filters(bool begun);
+  // Reads the filters of a block, whose input is Renderer::given: "| upper | trim", or with
+  // bare_first "upper | trim". nullptr if there are none.
+  ExpressionPtr read_block_filters(bool bare_first);
 
   // Implicit arguments of a macro that have been read since the caller last reset this.
   struct Specials {

@@ -31,9 +31,9 @@ class Parser {
     while (t_.now().kind != TokenKind::kEnd && !at_tag(ends)) {
       if (t_.now().kind == TokenKind::kText) {
         block.push_back(std::make_unique<Text>(t_.now().text));
-        t_.go_on();
+        t_.advance();
       } else if (t_.now().kind == TokenKind::kPrint) {
-        t_.go_on();
+        t_.advance();
         block.push_back(std::make_unique<Print>(e_.read_or_tuple()));
         t_.want(TokenKind::kPrintEnd, "\"}}\"");
       } else {

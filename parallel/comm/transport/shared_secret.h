@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// From the kernel's generator. Error if it fails.
+// Random bytes from the operating system's generator. Error if it fails.
 std::string random_bytes(size_t count);
 std::string hex_digits(std::string_view bytes);
 // A new secret: 256 random bits as 64 hex digits.

@@ -172,7 +172,7 @@ class SingleTransport final : public Transport {
 }  // namespace
 
 std::shared_ptr<ThreadHub> make_thread_hub(int size) {
-  TRIREME_CHECK(size >= 1, "thread hub of ", size, " ranks");
+  TRIREME_CHECK(size >= 1, "a thread hub of ", size, " ranks, expected at least 1");
   return std::make_shared<ThreadHub>(size);
 }
 

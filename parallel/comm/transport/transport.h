@@ -34,8 +34,9 @@ struct PostedMessage {
   OpInfo op;
   std::shared_ptr<const void> keep;              // keeps alive what op refers to
   std::function<void(std::exception_ptr)> done;  // called once, by any thread: null, or the error
+  // Last liveness check of the peer, and seconds waited for it until then, as Patience counts them.
   std::chrono::steady_clock::time_point looked = std::chrono::steady_clock::now();
-  double waited = 0;  // seconds until `looked`, as Patience counts them
+  double waited = 0;
 };
 
 // Messages between two ranks with one tag arrive in the order in which they were sent. Tags are in

@@ -18,7 +18,7 @@ class Registry;
 
 namespace trireme {
 
-// KV cache of an engine, and what else its metrics depend on.
+// KV cache of an engine, and other properties that its metrics need.
 struct CacheInfo {
   int64_t block_size = 0, blocks = 0;  // tokens per KV block; number of KV blocks
   std::string dtype = {};              // of keys and values, as label

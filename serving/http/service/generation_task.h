@@ -26,7 +26,7 @@ struct ResponseLimits {
   // Per request: the body of a non-streamed response until it is sent, or events that a stream
   // writes at once. Above it the request fails with 400.
   int64_t whole = int64_t{64} << 20;
-  // Per request, in each of these two: bytes that are not counted. The excess counts in `all`.
+  // Per request, of each of these two: the bytes that do not count in the limits below.
   int64_t always = int64_t{64} << 10;
   int64_t all = int64_t{512} << 20;  // of all requests
   // Per API key, within `all`; with at most one key a request may use all.

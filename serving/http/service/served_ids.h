@@ -35,8 +35,8 @@ class ServedIds {
   std::vector<ModelCard> cards() const;
   std::string name_of(int32_t slot) const;  // last adapter in the slot; "": none yet
   int64_t slots() const { return slots_; }  // for adapters loaded at run time
-  // slots(), or if that is 0, the number of adapters served from the start.
-  int64_t places() const { return std::ssize(in_slots_->all); }
+  // Maximum adapters served at once: slots(), or if that is 0, those served from the start.
+  int64_t max_adapters() const { return std::ssize(in_slots_->all); }
 
   // Returns a slot that no sequence uses. ApiError 400 if the name is in use, 503 when all slots
   // are taken. Does not reserve the slot: callers must serialize free_slot() and add().

@@ -74,7 +74,7 @@ std::string ServiceContext::metrics_text() {
   const std::vector<EngineCounts> counts = engines.counts();
   const GrammarCompiler::Counts grammars = compiler.counts();
   metrics.grammars(grammars.waiting, grammars.live_bytes, grammars.masks);
-  return metrics.text(counts, ids.places(), [&](const std::vector<int32_t>& slots) {
+  return metrics.text(counts, ids.max_adapters(), [&](const std::vector<int32_t>& slots) {
     std::string out;
     for (const int32_t slot : slots) out += concat(out.empty() ? "" : ",", ids.name_of(slot));
     return valid_utf8(out);

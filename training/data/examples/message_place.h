@@ -5,8 +5,8 @@
 // show the position then. Instead the conversation is rendered a second time, with a character that
 // no text contains (unused_noncharacter()) before and after each text of the message, including
 // thinking and tool calls. The marks are inside surrounding white space, and one more follows
-// <think> ... </think>, so that the template strips white space and thinking as before. If the
-// marks change the output otherwise, the texts without marks differ, which the caller checks.
+// <think> ... </think>, so that the template strips white space and thinking as before. The caller
+// checks that the output without the marks equals the output of the unmarked conversation.
 #pragma once
 
 #include <optional>

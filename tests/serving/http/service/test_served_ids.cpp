@@ -65,7 +65,7 @@ TEST(ServedIds, WithoutRoomAreThoseOfTheBeginning) {
   const ServedIds ids({kModel[0], card("a", 0)}, 0, [](int32_t) { FAIL(); });
   EXPECT_EQ(ids.find("a")->card.adapter, 0);
   EXPECT_EQ(ids.name_of(0), "a");
-  EXPECT_EQ(ids.places(), 1);
+  EXPECT_EQ(ids.max_adapters(), 1);
   EXPECT_EQ(status_of([&] { (void)ids.free_slot("b"); }), 503);
 }
 
