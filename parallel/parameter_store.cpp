@@ -38,7 +38,8 @@ ElementIndex ParameterSpec::element_index() const {
   int64_t outer = inner;
   for (int d = 1; d <= cut; ++d) outer *= shape[d];
   for (int d = 1; d < cut; ++d)
-    TRIREME_CHECK(local[d] == shape[d], name, " is cut in dimensions ", d, " and ", cut);
+    TRIREME_CHECK(local[d] == shape[d], name, " is cut in dimensions ", d, " and ", cut,
+                  ", expected at most one besides 0");
   return {.first = start(0) * outer + start(cut) * inner,
           .width = local[cut] * inner,
           .stride = shape[cut] * inner};

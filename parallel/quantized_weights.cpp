@@ -21,7 +21,7 @@ const GgufType& file_type(BlockFormat format) {
   const GgufType* const type = gguf_type(format == BlockFormat::kQ4_0 ? "Q4_0" : "Q8_0");
   TRIREME_CHECK(type != nullptr && type->block == kQuantBlock &&
                     type->block_bytes == block_file_bytes(format),
-                "GGUF's blocks are others");
+                "blocks of GGUF's format have another size");
   return *type;
 }
 

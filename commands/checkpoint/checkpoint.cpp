@@ -257,13 +257,11 @@ void verify(const CheckpointArguments& arguments) {
               reader.manifest().shards.size(), format_bytes(bytes).c_str());
 }
 
-CLI::App* add_action(CLI::App& parent, const char* name, const char* description,
+CLI::App* add_action(CLI::App& parent, const char* name, const char* description, const char* model,
                      const std::shared_ptr<CheckpointArguments>& arguments,
                      void (*action)(const CheckpointArguments&)) {
   CLI::App* command = parent.add_subcommand(name, description);
-  add_model_option(*command, arguments->path,
-                   "Run, step directory, or directory with `latest`; for inspect also a "
-                   "HuggingFace directory, a config.json, a .gguf or a .safetensors file");
+  add_model_option(*command, arguments->path, model);
   command->callback([arguments, action] { action(*arguments); });
   return command;
 }
@@ -279,6 +277,8 @@ CLI::App* add_checkpoint_command(CLI::App& parent) {
       *command, "inspect",
       "Print tensors, sizes and training state of a checkpoint, third-party model or .safetensors "
       "file; and features, parameters and memory of a model, for which a config.json is enough",
+      "Run, step directory, directory with `latest`, HuggingFace directory, config.json, .gguf or "
+      ".safetensors file",
       arguments, inspect);
   list->add_flag("-t,--tensors", arguments->tensors, "List every tensor");
   list->add_flag("--json", arguments->json,
@@ -290,7 +290,7 @@ CLI::App* add_checkpoint_command(CLI::App& parent) {
   add_action(
       *command, "verify",
       "Verify the checksum of every shard; exit code 2 and the names of damaged shards on failure",
-      arguments, verify);
+      "Run, step directory, or directory with `latest`", arguments, verify);
   add_checkpoint_copy_commands(*command);
   add_checkpoint_quantize_command(*command);
   return command;

@@ -124,8 +124,8 @@ CheckpointSlice read_slice(const Fields& fields, const CheckpointTensor& tensor,
   }
   const CheckpointShard& shard = shards[static_cast<size_t>(slice.shard)];
   if (slice.offset > shard.bytes || slice.bytes > shard.bytes - slice.offset) {
-    fail_input(fields.what(), ": bytes [", slice.offset, ", +", slice.bytes, ") are beyond the ",
-               shard.bytes, " of ", shard.file);
+    fail_input(fields.what(), ": ", slice.bytes, " bytes from ", slice.offset, " on exceed the ",
+               shard.bytes, " bytes of ", shard.file);
   }
   slice.checksum = fields.checksum("checksum");
   return slice;

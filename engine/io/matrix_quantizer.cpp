@@ -78,7 +78,8 @@ void MatrixQuantizer::add(std::span<const float> rows) {
   const auto width = static_cast<size_t>(in_);
   TRIREME_CHECK(rows.size() % width == 0 &&
                     row_ + std::ssize(waiting_) / in_ + std::ssize(rows) / in_ <= out_,
-                rows.size(), " numbers for rows of ", in_);
+                rows.size(), " numbers are not whole rows of ", in_, ", or exceed the ", out_,
+                " rows of the matrix");
   if (q_.method == Method::kGptq) return add_rows(rows);
   for (size_t at = 0; at < rows.size(); at += width) {
     waiting_.insert(waiting_.end(), rows.begin() + static_cast<std::ptrdiff_t>(at),

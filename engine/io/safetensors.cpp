@@ -207,8 +207,8 @@ std::string safetensors_header(const std::vector<SafetensorsSpec>& tensors,
   for (const SafetensorsSpec& spec : tensors) {
     TRIREME_CHECK(names.insert(spec.name).second, "tensor name twice or reserved: ", spec.name);
     int64_t bytes = 0;
-    TRIREME_CHECK(tensor_bytes(spec.shape, dtype_size(spec.dtype), bytes),
-                  "too large: ", spec.name);
+    TRIREME_CHECK(tensor_bytes(spec.shape, dtype_size(spec.dtype), bytes), "the size of tensor ",
+                  spec.name, " exceeds 63 bits");
     const int64_t end = checked_add(at, bytes);
     const nlohmann::ordered_json entry = {
         {"dtype",
@@ -234,8 +234,8 @@ int64_t total_bytes(const std::vector<SafetensorsSpec>& tensors) {
   int64_t total = 0;
   for (const SafetensorsSpec& spec : tensors) {
     int64_t bytes = 0;
-    TRIREME_CHECK(tensor_bytes(spec.shape, dtype_size(spec.dtype), bytes),
-                  "too large: ", spec.name);
+    TRIREME_CHECK(tensor_bytes(spec.shape, dtype_size(spec.dtype), bytes), "the size of tensor ",
+                  spec.name, " exceeds 63 bits");
     total = checked_add(total, bytes);
   }
   return total;

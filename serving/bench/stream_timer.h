@@ -13,9 +13,9 @@ class StreamTimer {
 
   // Processes an event's data, received `seconds` after the request was sent. An event has tokens
   // if one of its choices has. A choice with text (reasoning and refusals included) or tool calls
-  // has tokens. So has one without them, since a token may decode to no text, unless it has a
-  // finish reason, the role of a chat, or, in a chat, no delta. InputError for an error event, with
-  // the server's message, and for an event that is not of this API.
+  // has tokens. A token may decode to no text, so a choice without text counts too, except one with
+  // a finish reason, and in a chat one with a role or without a delta. InputError for an error
+  // event, with the server's message, and for an event that is not of this API.
   void event(const std::string& data, double seconds);
 
   // Ends the response. known_input_tokens: used if the server has sent no usage; 0: unknown.

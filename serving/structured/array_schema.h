@@ -11,11 +11,11 @@ namespace trireme {
 // s: constraints as returned by constraints_of() or merged() (schema_keywords.h). path: of the
 // schema, for errors. depth: its nesting level.
 //
-// contains: one rule for each pair of the elements and the matches so far, both counted only up to
-// the bounds that depend on them. Without maxContains, elements that are not counted may match,
-// too, so that no complement is needed. With maxContains, it must be known whether an element
-// matches: its values are listed, or `contains` accepts all of them, or its schema and that of
-// `contains` exclude each other.
+// contains: one rule for each pair of two counts, the elements so far and the matches so far.
+// Counts stop at the largest bound that they are compared with. Without maxContains, elements that
+// are not counted may match, too, so that no complement is needed. With maxContains, it must be
+// known whether an element matches: its values are listed, or `contains` accepts all of them, or
+// its schema and that of `contains` exclude each other.
 //
 // uniqueItems: one rule per set of values used so far, if the elements have at most 64 known values
 // in all. No rules are needed if the schemas of all elements exclude each other; the array is then

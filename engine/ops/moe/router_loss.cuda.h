@@ -1,5 +1,5 @@
-// Kernels of engine/ops/moe/router_loss.h on a GPU. Members named as
-// there have the same shape; rows = T, count = E.
+// Kernels of engine/ops/moe/router_loss.h on a GPU. Members named as there have the same shape;
+// rows = T, count = E.
 #pragma once
 
 #include <algorithm>

@@ -166,7 +166,7 @@ TEST(HostileManifest, IsRefusedByName) {
       {"plain file name", [](Json& j) { j["shards"][0]["file"] = ""; }},
       {"listed twice", [](Json& j) { j["shards"][1]["file"] = "a.safetensors"; }},
       {"hex digits", [](Json& j) { j["shards"][1]["checksum"] = "1"; }},
-      {"beyond the", [](Json& j) { j["shards"][0]["bytes"] = 147; }},
+      {"exceed the", [](Json& j) { j["shards"][0]["bytes"] = 147; }},
       {"unknown dtype", [](Json& j) { j["tensors"][0]["dtype"] = "float31"; }},
       {"dimension",
        [](Json& j) {
@@ -205,8 +205,8 @@ TEST(HostileManifest, IsRefusedByName) {
       {"shard 2 of 2", [=](Json& j) { slice(j, 0)["shard"] = 2; }},
       {"bytes for", [=](Json& j) { slice(j, 0)["bytes"] = 47; }},
       {"bytes for", [=](Json& j) { slice(j, 0)["bytes"] = huge; }},
-      {"beyond the", [=](Json& j) { slice(j, 0)["offset"] = 953; }},
-      {"beyond the", [=](Json& j) { slice(j, 0)["offset"] = huge; }},
+      {"exceed the", [=](Json& j) { slice(j, 0)["offset"] = 953; }},
+      {"exceed the", [=](Json& j) { slice(j, 0)["offset"] = huge; }},
       {"not an object", [](Json& j) { j["tensors"][0] = 1; }},
       {"listed twice", [](Json& j) { j["tensors"].push_back(j["tensors"][0]); }},
   };
