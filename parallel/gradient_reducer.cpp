@@ -37,8 +37,9 @@ GradientReducer::GradientReducer(Communicator& group, const Tensor& gradients,
                                  std::vector<FlatRange> blocks, const Options& options)
     : group_(group), gradients_(gradients), blocks_(std::move(blocks)), options_(options) {
   check_contiguous("gradient reducer", "gradients", gradients);
-  TRIREME_CHECK(gradients.rank() == 1, "gradients of shape ", gradients.shape());
-  TRIREME_CHECK(options.bucket_bytes > 0, "buckets of ", options.bucket_bytes, " bytes");
+  TRIREME_CHECK(gradients.rank() == 1, "gradients are ", gradients.shape(), ", expected (n)");
+  TRIREME_CHECK(options.bucket_bytes > 0, "buckets of ", options.bucket_bytes,
+                " bytes, expected at least 1");
   check_disjoint(blocks_, gradients.numel());
   const int64_t most = std::max<int64_t>(1, options.bucket_bytes / dtype_size(gradients.dtype()));
 

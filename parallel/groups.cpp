@@ -29,7 +29,7 @@ Groups::Groups(Communicator& all, const ParallelSizes& sizes, int kv_copies)
   TRIREME_CHECK(all.size() == world_size(sizes), "layout ", describe(sizes), " over ", all.size(),
                 " ranks");
   TRIREME_CHECK(kv_copies >= 1 && sizes.tp % kv_copies == 0, kv_copies,
-                " copies of key/value heads over tp=", sizes.tp);
+                " copies of key/value heads do not divide tp, ", sizes.tp);
   const auto make = [&](const char* name, const auto& key_of, const auto& index_of) {
     return split_by(all, sizes, name, key_of, index_of);
   };

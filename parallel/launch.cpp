@@ -56,7 +56,8 @@ LaunchHost this_host() { return {geteuid() == 0, find_program("mpirun")}; }
 
 std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
                                         const std::vector<std::string>& command) {
-  TRIREME_CHECK(ranks >= 1 && !command.empty(), "mpirun of ", ranks, " ranks");
+  TRIREME_CHECK(ranks >= 1 && !command.empty(), "mpirun needs a command and at least 1 rank, got ",
+                ranks);
   if (host.mpirun.empty())
     fail_input("--ranks ", ranks, ": mpirun was not found on the search path; install Open MPI ",
                "(Debian: openmpi-bin) or start the ranks with another launcher");

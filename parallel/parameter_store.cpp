@@ -72,7 +72,8 @@ ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sha
       ranges_(list.specs().size()),
       written_(list.specs().size(), false),
       sharding_(sharding) {
-  TRIREME_CHECK(sharding.stage >= 0 && sharding.stage <= 3, "ZeRO stage ", sharding.stage);
+  TRIREME_CHECK(sharding.stage >= 0 && sharding.stage <= 3, "ZeRO stage ", sharding.stage,
+                ", expected 0 to 3");
   if (packing.nf4) {
     for (ParameterSpec& spec : specs_) spec.packed = spec.linear && !is_trained(spec.region);
     packed_ = std::make_unique<PackedWeights>(specs_, packing.double_quantization);
@@ -429,8 +430,8 @@ void ParameterStore::finish_gradients(Ctx& ctx, int block) {
 }
 
 Tensor ParameterStore::view_in(const Tensor& flat, ParamHandle h) const {
-  TRIREME_CHECK(flat.numel() == flat_size_, "a view in ", flat.shape(), " of ", flat_size_,
-                " elements");
+  TRIREME_CHECK(flat.numel() == flat_size_, "a flat tensor has the shape ", flat.shape(),
+                ", expected ", flat_size_, " elements");
   const FlatRange r = range(h);
   return flat.slice(0, r.begin, r.end).reshape(specs_[static_cast<size_t>(h)].local_shape());
 }

@@ -31,7 +31,8 @@ int64_t ShardMap::offset(int64_t flat) const {
 }
 
 int64_t ShardMap::flat(int64_t offset) const {
-  TRIREME_CHECK(offset >= 0 && offset < size_, "element ", offset, " of a shard of ", size_);
+  TRIREME_CHECK(offset >= 0 && offset < size_, "element ", offset, " is outside a shard of ",
+                size_);
   const auto after = std::ranges::upper_bound(pieces_, offset, {}, &Stored::offset);
   const Stored& piece = *std::prev(after);
   return piece.flat.begin + (offset - piece.offset);

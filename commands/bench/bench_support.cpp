@@ -90,14 +90,14 @@ Tensor Operands::zeros(DType dtype, const Shape& shape) {
 }
 
 Tensor Operands::make(DType dtype, const Shape& shape) {
-  TRIREME_CHECK(ctx_ != nullptr, "random operands without a context");
+  TRIREME_CHECK(ctx_ != nullptr, "random operands need a context");
   const Tensor t = take(dtype, shape);
   fill_noise(*ctx_, t, buffers_.size());
   return t;
 }
 
 Tensor Operands::copied(const ConstTensor& host) {
-  TRIREME_CHECK(ctx_ != nullptr, "a copied operand without a context");
+  TRIREME_CHECK(ctx_ != nullptr, "a copied operand needs a context");
   const Tensor t = take(host.dtype(), host.shape());
   transfer(*ctx_, t, host);
   return t;

@@ -70,7 +70,8 @@ ConstTensor::ConstTensor(const void* data, DType dtype, const Shape& shape, cons
       present_(true),
       shape_(shape),
       strides_(strides) {
-  TRIREME_CHECK(shape.rank() == strides.rank(), "shape ", shape, " with strides ", strides);
+  TRIREME_CHECK(shape.rank() == strides.rank(), "shape ", shape, " and strides ", strides,
+                " differ in rank");
 }
 
 bool ConstTensor::contiguous() const {
@@ -84,7 +85,7 @@ bool ConstTensor::contiguous() const {
 
 ConstTensor ConstTensor::slice(int dim, int64_t begin, int64_t end) const {
   TRIREME_CHECK(dim >= 0 && dim < rank() && 0 <= begin && begin <= end && end <= shape_[dim],
-                "slice [", begin, ", ", end, ") of dimension ", dim, " of ", shape_);
+                "slice [", begin, ", ", end, ") is outside dimension ", dim, " of ", shape_);
   ConstTensor out = *this;
   std::array<int64_t, kMaxRank> dims{};
   for (int i = 0; i < rank(); ++i)
@@ -96,14 +97,14 @@ ConstTensor ConstTensor::slice(int dim, int64_t begin, int64_t end) const {
 }
 
 ConstTensor ConstTensor::reshape(const Shape& shape) const {
-  TRIREME_CHECK(contiguous() && shape.numel() == numel(), "reshape of ", shape_, " to ", shape,
+  TRIREME_CHECK(contiguous() && shape.numel() == numel(), "cannot reshape ", shape_, " to ", shape,
                 contiguous() ? "" : " (not contiguous)");
   return ConstTensor(data_, dtype_, shape, device_);
 }
 
 ConstTensor ConstTensor::split_last(int64_t groups, int64_t width) const {
   TRIREME_CHECK(rank() >= 1 && rank() < kMaxRank && size(-1) == groups * width && stride(-1) == 1,
-                "split_last of ", shape_, " into ", groups, " x ", width);
+                "cannot split the last dimension of ", shape_, " into ", groups, " x ", width);
   std::array<int64_t, kMaxRank> dims{};
   std::array<int64_t, kMaxRank> strides{};
   const auto last = static_cast<size_t>(rank() - 1);

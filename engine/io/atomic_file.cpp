@@ -186,8 +186,8 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::skip(int64_t bytes) {
-  TRIREME_CHECK(bytes == 0 || (bytes > 0 && size_ + bytes <= kept()), path_, ": ", size_, " and ",
-                bytes, " bytes, ", kept(), " are kept");
+  TRIREME_CHECK(bytes == 0 || (bytes > 0 && size_ + bytes <= kept()), path_, ": cannot skip ",
+                bytes, " bytes after ", size_, ": ", kept(), " are kept");
   size_ += bytes;
 }
 

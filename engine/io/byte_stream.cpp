@@ -72,7 +72,7 @@ class GzipStream : public ByteStream {
  public:
   explicit GzipStream(const TextFile& file) : input_(file) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
-    TRIREME_CHECK(inflateInit2(&state_, kGzipOnly) == Z_OK, "zlib cannot start");
+    TRIREME_CHECK(inflateInit2(&state_, kGzipOnly) == Z_OK, "zlib cannot be initialized");
   }
   ~GzipStream() override { inflateEnd(&state_); }
 
@@ -110,7 +110,7 @@ class GzipStream : public ByteStream {
 class ZstdStream : public ByteStream {
  public:
   explicit ZstdStream(const TextFile& file) : input_(file), state_(ZSTD_createDStream()) {
-    TRIREME_CHECK(state_ != nullptr, "zstd cannot start");
+    TRIREME_CHECK(state_ != nullptr, "zstd cannot be initialized");
   }
   size_t read(char* out, size_t capacity) override {
     ZSTD_outBuffer output{out, capacity, 0};

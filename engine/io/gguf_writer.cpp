@@ -161,7 +161,7 @@ GgufWriter::GgufWriter(const std::string& path, const std::string& header,
 }
 
 RoundingError GgufWriter::write(const ConstTensor& values) {
-  TRIREME_CHECK(next_ < tensors_.size(), "more values than tensors");
+  TRIREME_CHECK(next_ < tensors_.size(), "values after those of the last tensor");
   const GgufTensor& t = tensors_[next_];
   check_dtype("GgufWriter::write", t.name.c_str(), values, DType::kF32);
   check_contiguous("GgufWriter::write", t.name.c_str(), values);
@@ -180,7 +180,7 @@ RoundingError GgufWriter::write(const ConstTensor& values) {
   }
   file_.write(out);
   written_ += bytes;
-  TRIREME_CHECK(written_ <= t.bytes, t.name, ": too many values");
+  TRIREME_CHECK(written_ <= t.bytes, t.name, ": more values than the tensor has");
   if (written_ == t.bytes) end_tensor();
   return error;
 }
@@ -194,7 +194,7 @@ void GgufWriter::end_tensor() {
 }
 
 int64_t GgufWriter::skip_kept() {
-  TRIREME_CHECK(next_ < tensors_.size() && written_ == 0, "within a tensor");
+  TRIREME_CHECK(next_ < tensors_.size() && written_ == 0, "skip_kept() was called within a tensor");
   const GgufTensor& t = tensors_[next_];
   const int64_t columns = t.shape.back(), row = columns / t.type->block * t.type->block_bytes;
   const int64_t rows = std::min(t.bytes, std::max<int64_t>(0, file_.kept() - file_.size())) / row;

@@ -169,7 +169,7 @@ RoundingError MatrixQuantizer::add_row(std::span<const float> row, int64_t numbe
 }
 
 const std::vector<std::vector<std::byte>>& MatrixQuantizer::parts() const {
-  TRIREME_CHECK(row_ == out_, row_, " rows of ", out_);
+  TRIREME_CHECK(row_ == out_, row_, " rows were added, expected ", out_);
   return parts_;
 }
 

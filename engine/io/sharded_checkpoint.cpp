@@ -166,8 +166,8 @@ void CheckpointReader::read(const CheckpointTensor& tensor, const TensorBox& box
   const std::string problem = check_box(box, tensor.shape);
   TRIREME_CHECK(problem.empty(), tensor.name, ": ", problem);
   const int64_t count = destination.numel();
-  TRIREME_CHECK(begin >= 0 && count <= box.numel() - begin, tensor.name, ": elements from ", begin,
-                ", ", count, " of them, in a box of ", box.numel());
+  TRIREME_CHECK(begin >= 0 && count <= box.numel() - begin, tensor.name, ": ", count,
+                " elements from ", begin, " on are outside a box of ", box.numel());
   const TensorPart wanted{box, begin, begin + count};
   const int64_t size = dtype_size(tensor.dtype);
   auto* out = static_cast<std::byte*>(destination.raw());

@@ -29,8 +29,8 @@ void check_part(const CheckpointPart& part) {
   const std::string problem = check_box(box, part.shape);
   TRIREME_CHECK(problem.empty(), part.kind, " ", part.name, ": ", problem);
   TRIREME_CHECK(part.begin >= 0 && part.data.numel() <= box.numel() - part.begin, part.kind, " ",
-                part.name, ": elements from ", part.begin, ", ", part.data.numel(),
-                " of them, in a box of ", box.numel());
+                part.name, ": ", part.data.numel(), " elements from ", part.begin,
+                " on are outside a box of ", box.numel());
 }
 
 // Name of a part inside its shard. A part that is a whole tensor keeps the plain name.

@@ -30,8 +30,8 @@ void TensorSource::read(const SourceTensor& tensor, int64_t begin,
     fail_input(path_, ": tensor \"", tensor.name, "\" is ", tensor.dtype_name,
                ", which is not supported for weights");
   const int64_t count = destination.numel();
-  TRIREME_CHECK(begin >= 0 && count <= tensor.numel() - begin, tensor.name, ": elements from ",
-                begin, ", ", count, " of them, of ", tensor.numel());
+  TRIREME_CHECK(begin >= 0 && count <= tensor.numel() - begin, tensor.name, ": ", count,
+                " elements from ", begin, " on, of only ", tensor.numel());
   if (count == 0) return;
   const auto number = static_cast<size_t>(&tensor - tensors_.data());
   TRIREME_CHECK(number < tensors_.size(), tensor.name, " is not of ", path_);

@@ -66,8 +66,8 @@ void TokenFileWriter::add_document(std::span<const int32_t> tokens) {
 void TokenFileWriter::add_document(std::span<const int32_t> tokens,
                                    std::span<const int32_t> lengths) {
   const int64_t total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  TRIREME_CHECK(total == static_cast<int64_t>(tokens.size()), "lengths add up to ", total, " for ",
-                tokens.size(), " tokens");
+  TRIREME_CHECK(total == static_cast<int64_t>(tokens.size()), "the lengths add up to ", total,
+                ", expected ", tokens.size(), " tokens");
   put_tokens(tokens);
   lengths_.insert(lengths_.end(), lengths.begin(), lengths.end());
   documents_.push_back(static_cast<int64_t>(lengths_.size()));

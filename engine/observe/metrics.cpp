@@ -107,7 +107,7 @@ MetricsFile& MetricsFile::operator=(MetricsFile&& other) noexcept {
 }
 
 void MetricsFile::write(const nlohmann::ordered_json& record) {
-  TRIREME_CHECK(descriptor_ >= 0, "metrics are written to no file");
+  TRIREME_CHECK(descriptor_ >= 0, "the metrics writer has no file");
   const int error_number = append_whole(descriptor_, path_, record.dump() + "\n");
   if (error_number == 0 || std::exchange(warned_, true)) return;
   log_warning(

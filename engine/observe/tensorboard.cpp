@@ -125,7 +125,7 @@ TensorBoardWriter& TensorBoardWriter::operator=(TensorBoardWriter&& other) noexc
 }
 
 void TensorBoardWriter::append(const std::string& bytes) {
-  TRIREME_CHECK(descriptor_ >= 0, "TensorBoard events are written to no file");
+  TRIREME_CHECK(descriptor_ >= 0, "the TensorBoard writer has no file");
   const int error_number = append_whole(descriptor_, path_, bytes);
   if (error_number == 0 || std::exchange(warned_, true)) return;
   log_warning(

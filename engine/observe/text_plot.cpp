@@ -83,7 +83,8 @@ std::string cell_text(const std::vector<std::vector<bool>>& dots, size_t row, si
 
 std::string text_plot(const std::vector<double>& x, const std::vector<double>& y, int columns,
                       int rows, Glyphs glyphs) {
-  TRIREME_CHECK(x.size() == y.size(), "a plot of ", x.size(), " x and ", y.size(), " y");
+  TRIREME_CHECK(x.size() == y.size(), "a plot has ", x.size(), " x values and ", y.size(),
+                " y values");
   constexpr int kMargin = 9;  // "  12.345 |"
   if (x.empty() || columns < kMargin + 4 || rows < 2) return "";
   const Cell cell = glyphs == Glyphs::kBraille ? Cell{2, 4} : Cell{1, 2};

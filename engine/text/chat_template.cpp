@@ -77,7 +77,7 @@ const ChatTemplate::Program& ChatTemplate::program_for(
   } catch (const InputError& error) {
     fail_input("chat template \"", name, "\": ", error.what());
   }
-  TRIREME_CHECK(false, "a chat template without a program that is understood");
+  TRIREME_CHECK(false, "the chat template has no parsed program");
 }
 
 bool ChatTemplate::reads_member(std::string_view name,

@@ -27,7 +27,8 @@ struct Workspace {
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
   Workspace() {
-    TRIREME_CHECK(data != nullptr && context != nullptr && stack != nullptr, "no memory");
+    TRIREME_CHECK(data != nullptr && context != nullptr && stack != nullptr,
+                  "PCRE2 is out of memory");
     pcre2_set_depth_limit(context, kDepthLimit);
     pcre2_jit_stack_assign(context, nullptr, stack);
   }

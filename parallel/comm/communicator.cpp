@@ -15,7 +15,7 @@ void check_operand(const char* op, const char* operand, const ConstTensor& t) {
 
 void check_reducible(const char* op, DType dtype) {
   const bool known = is_float(dtype) || dtype == DType::kI64 || dtype == DType::kI32;
-  TRIREME_CHECK(known, op, " of dtype ", dtype);
+  TRIREME_CHECK(known, op, ": dtype ", dtype, " is not supported");
 }
 
 void check_same_device(const char* op, const ConstTensor& a, const ConstTensor& b) {
@@ -26,13 +26,13 @@ void check_same_device(const char* op, const ConstTensor& a, const ConstTensor& 
 void check_pieces(const char* op, const ConstTensor& whole, const ConstTensor& part, int size) {
   check_same_device(op, whole, part);
   TRIREME_CHECK(whole.dtype() == part.dtype(), op, " of ", whole.dtype(), " and ", part.dtype());
-  TRIREME_CHECK(whole.numel() == checked_mul(part.numel(), size), op, " over ", size,
-                " ranks between ", whole.shape(), " and ", part.shape());
+  TRIREME_CHECK(whole.numel() == checked_mul(part.numel(), size), op, ": ", whole.shape(),
+                " does not have ", size, " times the elements of ", part.shape());
 }
 
 void check_rank(const GroupState& group, const char* op, int rank) {
-  TRIREME_CHECK(rank >= 0 && rank < group.size(), op, ": rank ", rank, " of group \"", group.name,
-                "\" with ", group.size(), " ranks");
+  TRIREME_CHECK(rank >= 0 && rank < group.size(), op, ": rank ", rank, " is not in group \"",
+                group.name, "\" of ", group.size(), " ranks");
 }
 
 }  // namespace
@@ -166,7 +166,8 @@ Work Communicator::broadcast_async(const Tensor& data, int root) {
 }
 
 void Communicator::all_to_all(const Tensor& out, const ConstTensor& in) {
-  TRIREME_CHECK(in.numel() % size() == 0, "all_to_all of ", in.shape(), " over ", size(), " ranks");
+  TRIREME_CHECK(in.numel() % size() == 0, "all_to_all: ", in.shape(), " cannot be divided among ",
+                size(), " ranks");
   const std::vector<int64_t> counts(static_cast<size_t>(size()), in.numel() / size());
   all_to_all_v(out, counts, in, counts);
 }
@@ -178,17 +179,19 @@ CollectiveCall checked_all_to_all(const GroupState& group, const Tensor& out,
                                   std::span<const int64_t> in_counts) {
   check_operand("all_to_all", "out", out);
   check_operand("all_to_all", "in", in);
-  TRIREME_CHECK(out.dtype() == in.dtype(), "all_to_all of ", out.dtype(), " and ", in.dtype());
+  TRIREME_CHECK(out.dtype() == in.dtype(), "all_to_all: out is ", out.dtype(), ", in is ",
+                in.dtype());
   check_same_device("all_to_all", out, in);
   const auto check_counts = [&](std::span<const int64_t> counts, const ConstTensor& t) {
-    TRIREME_CHECK(counts.size() == group.members.size(), "all_to_all with ", counts.size(),
-                  " counts for ", group.size(), " ranks");
+    TRIREME_CHECK(counts.size() == group.members.size(), "all_to_all: ", counts.size(),
+                  " counts, expected one for each of ", group.size(), " ranks");
     int64_t total = 0;
     for (int64_t c : counts) {
-      TRIREME_CHECK(c >= 0, "all_to_all of ", c, " elements");
+      TRIREME_CHECK(c >= 0, "all_to_all: a count is ", c, ", expected at least 0");
       total = checked_add(total, c);
     }
-    TRIREME_CHECK(total == t.numel(), "all_to_all: counts add up to ", total, ", not ", t.numel());
+    TRIREME_CHECK(total == t.numel(), "all_to_all: counts add up to ", total, ", expected ",
+                  t.numel());
     return std::vector<int64_t>(counts.begin(), counts.end());
   };
   return {.form = Form::kAllToAll,

@@ -84,7 +84,7 @@ Hello read_hello(const std::string& line) {
   in >> h.pid >> h.cores;
   in >> std::ws;
   std::getline(in, h.core_list);
-  TRIREME_CHECK(!in.fail() && h.cores >= 1, "hello \"", line, "\"");
+  TRIREME_CHECK(!in.fail() && h.cores >= 1, "a rank sent the invalid greeting \"", line, "\"");
   return h;
 }
 

@@ -42,7 +42,7 @@ Outcome run_rank(const std::shared_ptr<ThreadHub>& hub, int rank,
 
 void run_thread_worlds(int ranks, const std::function<void(World&)>& fn,
                        const CommOptions& options) {
-  TRIREME_CHECK(ranks >= 1, "run_thread_worlds with ", ranks, " ranks");
+  TRIREME_CHECK(ranks >= 1, "run_thread_worlds() with ", ranks, " ranks, expected at least 1");
   const std::shared_ptr<ThreadHub> hub = make_thread_hub(ranks);
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;

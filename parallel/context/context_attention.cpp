@@ -6,8 +6,8 @@ namespace trireme {
 
 ContextAttention::ContextAttention(Communicator& cp, int ulysses)
     : ulysses_(ulysses), ring_(&cp), ulysses_group_(nullptr) {
-  TRIREME_CHECK(ulysses > 0 && cp.size() % ulysses == 0, "heads exchanged between ", ulysses,
-                " of ", cp.size(), " context ranks");
+  TRIREME_CHECK(ulysses > 0 && cp.size() % ulysses == 0, "the Ulysses size ", ulysses,
+                " does not divide the ", cp.size(), " context ranks");
   if (ulysses == 1) return;
   const int group = cp.rank() / ulysses, member = cp.rank() % ulysses;
   own_ulysses_group_ = cp.split(group, member, concat(cp.name(), ", heads ", group));

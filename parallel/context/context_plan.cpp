@@ -32,8 +32,8 @@ void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int
   const int64_t all = layout_.rows * layout_.length;
   TRIREME_CHECK(!cu_seqlens.empty() && cu_seqlens.front() == 0 && cu_seqlens.back() == all,
                 "documents do not cover the ", all, " tokens of the micro-batch");
-  TRIREME_CHECK(rows.empty() || std::ssize(rows) == all, rows.size(), " global rows for ", all,
-                " tokens");
+  TRIREME_CHECK(rows.empty() || std::ssize(rows) == all, rows.size(),
+                " global token indices, expected one for each of ", all, " tokens");
   const int group = rank_ / ulysses_, ring = group_layout_.ranks;
   for (int t = 0; t < ring; ++t) {
     const int source = (group - t + ring) % ring;
@@ -84,7 +84,7 @@ ConstTensor ContextPlan::view(const std::vector<T>& host, int64_t place, DType d
 
 int ContextPlan::parts(int64_t window) const {
   TRIREME_CHECK(window == 0 || window_parts_ > 0, "a window of ", window,
-                " keys with a plan made without windows");
+                " keys needs a plan made with windows");
   return window == 0 ? 1 : window_parts_;
 }
 

@@ -138,7 +138,7 @@ void check_ring(const char* op, const Communicator& ring, const ContextPlan& pla
                 " ranks on a ring of ", ring.size());
   TRIREME_CHECK(q.size(0) == plan.group_tokens(), op, ": ", q.size(0), " tokens, the plan has ",
                 plan.group_tokens());
-  TRIREME_CHECK(args.causal, op, " is causal");
+  TRIREME_CHECK(args.causal, op, ": only causal attention is supported");
 }
 
 // Arguments for segments: sinks are applied to the results of all of them together.

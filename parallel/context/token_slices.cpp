@@ -64,14 +64,14 @@ int64_t place_in_row(const ContextLayout& layout, int rank, int64_t local) {
 }  // namespace
 
 std::array<int64_t, 2> ContextLayout::chunks(int rank) const {
-  TRIREME_CHECK(rank >= 0 && rank < ranks, "context rank ", rank, " of ", ranks);
+  TRIREME_CHECK(rank >= 0 && rank < ranks, "context rank ", rank, " is not one of ", ranks);
   if (balance == ContextBalance::kContiguous) return {2 * rank, 2 * rank + 1};
   return {rank, 2 * ranks - 1 - rank};
 }
 
 ContextLayout ContextLayout::grouped(int ranks_together) const {
   TRIREME_CHECK(ranks_together > 0 && ranks % ranks_together == 0, ranks,
-                " context ranks in groups of ", ranks_together);
+                " context ranks cannot be divided into groups of ", ranks_together);
   ContextLayout out = *this;
   out.ranks = ranks / ranks_together;
   out.chunk = chunk * ranks_together;
@@ -81,7 +81,8 @@ ContextLayout ContextLayout::grouped(int ranks_together) const {
 ContextLayout make_context_layout(int64_t rows, int64_t length, int ranks, int64_t multiple,
                                   ContextBalance balance) {
   TRIREME_CHECK(rows > 0 && length > 0 && ranks > 0 && multiple > 0, rows, " rows of ", length,
-                " tokens over ", ranks, " context ranks in multiples of ", multiple);
+                " tokens over ", ranks, " context ranks in multiples of ", multiple,
+                ", expected at least 1 of each");
   const int64_t chunk = round_up(ceil_div(length, 2 * ranks), multiple);
   const ContextLayout layout{rows, length, ranks, chunk, balance};
   narrow<int32_t>(checked_mul(rows, layout.padded_length()));  // offsets are int32
@@ -121,8 +122,8 @@ std::vector<int32_t> order_of_group(const ContextLayout& layout, int ranks_toget
 
 void key_positions(const ContextLayout& layout, int rank, std::span<const int32_t> cu_seqlens,
                    std::span<int32_t> positions) {
-  TRIREME_CHECK(std::ssize(positions) == layout.local_tokens(), positions.size(), " positions for ",
-                layout.local_tokens(), " local tokens");
+  TRIREME_CHECK(std::ssize(positions) == layout.local_tokens(), positions.size(),
+                " positions, expected one for each of ", layout.local_tokens(), " local tokens");
   std::ranges::fill(positions, 0);
   for_each_document(layout, cu_seqlens, [&](const Document& document) {
     for (size_t j = 0; j < 2; ++j) {
@@ -137,7 +138,7 @@ void key_positions(const ContextLayout& layout, int rank, std::span<const int32_
 }
 
 std::vector<int32_t> chunk_offsets(std::span<const int32_t> cu_seqlens, int64_t chunk) {
-  TRIREME_CHECK(chunk > 0, "chunks of ", chunk, " tokens");
+  TRIREME_CHECK(chunk > 0, "chunks of ", chunk, " tokens, expected at least 1");
   std::vector<int32_t> out;
   out.reserve(cu_seqlens.size());
   for (size_t i = 0; i + 1 < cu_seqlens.size(); ++i)
@@ -189,7 +190,7 @@ void window_segments_between(const ContextLayout& layout, int query_rank, int ke
     add_segment(queries, keys, narrow<int32_t>(apart), segments);
   };
   if (layout.balance == ContextBalance::kContiguous) {
-    TRIREME_CHECK(part == 0, "part ", part, " of contiguous chunks");
+    TRIREME_CHECK(part == 0, "part ", part, " of contiguous chunks, which have only part 0");
     if (key_rank > query_rank) return;
     return for_each_document(layout, cu_seqlens, [&](const Document& document) {
       add(held_by(layout, query_rank, document, 0, 2), held_by(layout, key_rank, document, 0, 2));

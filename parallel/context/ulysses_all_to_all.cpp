@@ -24,8 +24,9 @@ T part(const T& t, int member, int64_t tokens) {
 
 HeadShares::HeadShares(int64_t all, int64_t all_kv, int members)
     : ranks(members), heads(all), kv_heads(all_kv) {
-  TRIREME_CHECK(heads % ranks == 0 && heads % kv_heads == 0, heads, " query and ", kv_heads,
-                " key/value heads over ", ranks, " ranks");
+  TRIREME_CHECK(heads % ranks == 0 && heads % kv_heads == 0, heads,
+                " query heads are not a multiple of ", ranks, " ranks and of ", kv_heads,
+                " key/value heads");
   local_heads = heads / ranks;
   // Largest runs of a rank's queries that share a key/value head, wherever the rank's queries
   // start.

@@ -84,7 +84,7 @@ int64_t TokenDispatcher::default_bound(int64_t tokens, int64_t k) const {
 ExpertRoute TokenDispatcher::plan_dispatch(Ctx& ctx, const ConstTensor& counts,
                                            int64_t bound) const {
   check_operand("token dispatch", "counts", counts, DType::kI64, {experts_});
-  TRIREME_CHECK(bound >= 1, "token dispatch with a bound of ", bound, " rows");
+  TRIREME_CHECK(bound >= 1, "token dispatch: the bound is ", bound, " rows, expected at least 1");
   const int ep = size(ep_), etp = size(etp_);
   const int64_t entry = experts_ + 1;  // counts, and the bound
   ExpertRoute route;
@@ -259,8 +259,9 @@ TokenDispatcher::InFlight TokenDispatcher::post_dispatch(Ctx& ctx, const Tensor&
   const ExpertRound& r = route.rounds[round];
   TRIREME_CHECK(received.size(1) == columns && received.dtype() == rows.dtype() &&
                     r.rows() <= received.size(0) && route.pairs <= rows.size(0),
-                "expert dispatch of ", rows.shape(), " into ", received.shape(), ": ", r.rows(),
-                " of ", route.pairs, " rows arrive");
+                "token dispatch: received is ", received.shape(), ", expected room for ", r.rows(),
+                " rows; rows is ", rows.shape(), ", expected ", route.pairs,
+                " of the same type and columns");
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
   // A single range is sent in place, without packing.
   ConstTensor sent = rows.slice(0, 0, 0);

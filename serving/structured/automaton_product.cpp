@@ -30,7 +30,7 @@ std::vector<AutomatonState> intersection(std::span<const AutomatonState> a,
                &right = b[static_cast<size_t>(of_b)].edges;
     TRIREME_CHECK(
         a[static_cast<size_t>(of_a)].calls.empty() && b[static_cast<size_t>(of_b)].calls.empty(),
-        "an intersection with an expression that calls a rule");
+        "automata that call rules cannot be intersected");
     std::vector<AutomatonState::Edge> edges;
     for (size_t l = 0, r = 0; l < left.size() && r < right.size();) {
       budget.check_time();

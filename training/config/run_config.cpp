@@ -187,7 +187,7 @@ void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& re
 
 RunConfig read_checked(Json json, int world_size, ConfigReport& report,
                        const CountSequences& sequences = {}) {
-  TRIREME_CHECK(world_size >= 1, "world size ", world_size);
+  TRIREME_CHECK(world_size >= 1, "world size ", world_size, ", expected at least 1");
   merge_deepspeed(json, report);
   const ConfigValues values = read_config(run_schema(), json, "", report);
   RunConfig config;

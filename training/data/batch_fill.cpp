@@ -11,7 +11,8 @@ namespace trireme {
 BatchFill::BatchFill(const BatchFillOptions& options, MicroBatch& batch, int64_t count)
     : options_(options), batch_(batch) {
   const int64_t S = options.sequence_length;
-  TRIREME_CHECK(count > 0 && S > 0, "micro-batch of ", count, " sequences of ", S, " tokens");
+  TRIREME_CHECK(count > 0 && S > 0, "a micro-batch of ", count, " sequences of ", S,
+                " tokens, expected at least 1 of each");
   const auto tokens = static_cast<size_t>(checked_mul(count, S));
   narrow<int32_t>(tokens);  // cu_seqlens are int32
   batch.tokens.resize(tokens);
@@ -59,8 +60,8 @@ void BatchFill::add(const int32_t* tokens, int64_t num_tokens, int64_t sample,
 }
 
 void BatchFill::finish() {
-  TRIREME_CHECK(filled_ == static_cast<int64_t>(batch_.tokens.size()), filled_, " of ",
-                batch_.tokens.size(), " tokens filled");
+  TRIREME_CHECK(filled_ == static_cast<int64_t>(batch_.tokens.size()), filled_,
+                " tokens were filled, expected ", batch_.tokens.size());
   batch_.max_seqlen = 0;
   for (size_t i = 1; i < batch_.cu_seqlens.size(); ++i) {
     batch_.max_seqlen =

@@ -33,7 +33,7 @@ TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups& 
 void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
                        StoreBlockDone block_done) {
   TRIREME_CHECK(std::ssize(batches) == options_.micro_batches, batches.size(),
-                " micro-batches in a step of ", options_.micro_batches);
+                " micro-batches, expected ", options_.micro_batches, " per step");
   batches_.place(batches);
   loss_ = loss;
   block_done_ = std::move(block_done);

@@ -13,7 +13,8 @@ namespace {
 constexpr double kTurn = 2 * std::numbers::pi;
 
 double dynamic_base(double base, int64_t width, double factor, int64_t positions, int64_t length) {
-  TRIREME_CHECK(width > 2, "dynamic rotary scaling of heads of width ", width);
+  TRIREME_CHECK(width > 2, "dynamic rotary scaling: heads of width ", width,
+                ", expected more than 2");
   const double stretch =
       static_cast<double>(std::max(positions, length)) / static_cast<double>(positions);
   const double exponent = static_cast<double>(width) / static_cast<double>(width - 2);
@@ -62,8 +63,8 @@ void scale_yarn(const RopeScaling& s, double base, int64_t width,
 void scale_longrope(const RopeScaling& s, int64_t length, std::vector<double>& frequencies) {
   const std::vector<double>& factors =
       length > s.original_positions ? s.long_factors : s.short_factors;
-  TRIREME_CHECK(factors.size() == frequencies.size(), "longrope: ", factors.size(), " factors of ",
-                frequencies.size(), " rotary frequencies");
+  TRIREME_CHECK(factors.size() == frequencies.size(), "longrope: ", factors.size(),
+                " factors, expected one for each of ", frequencies.size(), " rotary frequencies");
   for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
 }
 
@@ -88,8 +89,8 @@ double yarn_scale(double factor, double coefficient) {
 
 RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScaling& scaling,
                                      int64_t positions, int64_t length) {
-  TRIREME_CHECK(positions > 0 && length >= 0, "rotary frequencies of ", positions,
-                " positions for a length of ", length);
+  TRIREME_CHECK(positions > 0 && length >= 0, "rotary frequencies: ", positions,
+                " positions and a length of ", length, ", expected at least 1 position");
   if (scaling.type == RopeType::kDynamic)
     base = dynamic_base(base, width, scaling.factor, positions, length);
   RotaryFrequencies out{plain_rotary_frequencies(base, width), 1.0};

@@ -98,8 +98,8 @@ std::vector<int64_t> stacked_shape(const FileTensor& tensor) {
     rows = std::max(rows, place.first_row + (rows_of(p) - 1) * place.row_step + 1);
     all += rows_of(p);
   }
-  TRIREME_CHECK(all == matrices * rows, tensor.name, " of ", matrices, " x ", rows, " rows has ",
-                all);
+  TRIREME_CHECK(all == matrices * rows, tensor.name, ": its parts have ", all, " rows, expected ",
+                matrices, " x ", rows);
   if (first.shape.size() == 1) return {matrices, rows};
   if (!tensor.transposed) return {matrices, rows, columns_of(first)};
   return {matrices, columns_of(first), rows};

@@ -280,7 +280,8 @@ void ModelSource::read(const ModelConfig& config, const ModelParameter& paramete
   const SourceTensor* tensor = tensors_->find(at.tensor);
   if (tensor == nullptr) fail_input(path_, ": has no tensor \"", at.tensor, "\"");
   TRIREME_CHECK(parameter.shape.size() <= 2 && box.start.size() == parameter.shape.size(),
-                parameter.name, " of shape ", shape_text(parameter.shape));
+                parameter.name, ": shape ", shape_text(parameter.shape),
+                ", expected at most 2 dimensions and a box of as many");
   Wanted wanted{box, begin, destination};
   if (box.start.size() == 1) {
     wanted.box.start.push_back(0);

@@ -122,8 +122,8 @@ void Moe::add_biases(ParameterList& list, const ParameterNames& names, const std
 
 TokenDispatcher Moe::token_dispatcher(const Pass& pass) const {
   if (pass.groups != nullptr) return {pass.groups->ep.get(), pass.groups->etp.get(), moe_.experts};
-  TRIREME_CHECK(layout_.ep.size * layout_.etp.size == 1, "experts of ", layout_.ep.size, " x ",
-                layout_.etp.size, " ranks without their groups");
+  TRIREME_CHECK(layout_.ep.size * layout_.etp.size == 1, "experts on ", layout_.ep.size, " x ",
+                layout_.etp.size, " ranks need the groups of the ranks");
   return {nullptr, nullptr, moe_.experts};
 }
 

@@ -21,7 +21,8 @@ Buffer placed(Ctx& ctx, const char* name, const std::vector<T>& values) {
 
 std::vector<float> sequence_logits(const Model& model, ParameterStore& params, Ctx& ctx,
                                    const Groups& groups, std::span<const int32_t> ids) {
-  TRIREME_CHECK(groups.layout.pp.size == 1 && model.chunks() == 1, "logits of a pipeline");
+  TRIREME_CHECK(groups.layout.pp.size == 1 && model.chunks() == 1,
+                "sequence_logits() needs all layers on one rank");
   const auto count = std::ssize(ids);
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);

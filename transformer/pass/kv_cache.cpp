@@ -21,8 +21,9 @@ void attend_to(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTen
 
 KvPlace CachedLayers::place(int layer) const {
   const int64_t at = layer - first_layer;
-  TRIREME_CHECK(at >= 0 && at < std::ssize(places), "layer ", layer, " of a KV cache of ",
-                places.size(), " from ", first_layer);
+  TRIREME_CHECK(at >= 0 && at < std::ssize(places), "layer ", layer,
+                " is not in the KV cache, which has ", places.size(), " layers from ", first_layer,
+                " on");
   return places[static_cast<size_t>(at)];
 }
 

@@ -27,8 +27,8 @@ DimSlice replicated_slice(int64_t n, const Layout& layout) {
 }
 
 DimSlice head_slice(int64_t heads, int64_t width, const GroupCoord& tp) {
-  TRIREME_CHECK(heads % tp.size == 0 || tp.size % heads == 0, heads, " heads over ", tp.size,
-                " ranks");
+  TRIREME_CHECK(heads % tp.size == 0 || tp.size % heads == 0, heads,
+                " heads cannot be divided among ", tp.size, " ranks");
   const int64_t copies = heads >= tp.size ? 1 : tp.size / heads;
   const int64_t mine = heads >= tp.size ? heads / tp.size : 1;
   DimSlice slice;

@@ -22,7 +22,8 @@ constexpr const char* kWayOut = "recording a CUDA graph (not done with cuda.grap
 }  // namespace
 
 Graph capture(Context& gpu, const std::function<void()>& work) {
-  TRIREME_CHECK(!gpu.synchronous, "capture on a context that waits after every launch");
+  TRIREME_CHECK(!gpu.synchronous,
+                "work cannot be captured on a context that waits after every launch");
   // Other ranks may be threads of this process: what they queue must not affect this capture. A
   // wait for the whole device by one of them, on the same device, still ends the capture.
   check_runtime(cudaStreamBeginCapture(main_stream(gpu), cudaStreamCaptureModeThreadLocal),
@@ -47,7 +48,7 @@ Graph capture(Context& gpu, const std::function<void()>& work) {
 }
 
 void replay(Context& gpu, const Graph& graph) {
-  TRIREME_CHECK(graph.present(), "replay of no graph");
+  TRIREME_CHECK(graph.present(), "replay() of an empty graph");
   check_runtime(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.raw()), main_stream(gpu)),
                 "replay", "cudaGraphLaunch");
   ++gpu.launches;

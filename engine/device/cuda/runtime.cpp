@@ -257,11 +257,12 @@ PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, co
   constexpr int64_t kMaxX = std::numeric_limits<int32_t>::max(), kMaxYZ = 65535;
   const auto [x, y, z] = grid.blocks;
   TRIREME_CHECK(x >= 0 && y >= 0 && z >= 0 && x <= kMaxX && y <= kMaxYZ && z <= kMaxYZ, op,
-                ": a grid of ", x, " x ", y, " x ", z, " blocks");
+                ": a grid of ", x, " x ", y, " x ", z, " blocks, expected at most ", kMaxX, " x ",
+                kMaxYZ, " x ", kMaxYZ);
   TRIREME_CHECK(grid.threads > 0 && grid.threads <= 1024 && grid.threads % 32 == 0, op, ": ",
-                grid.threads, " threads in a block");
+                grid.threads, " threads in a block, expected a multiple of 32 up to 1024");
   TRIREME_CHECK(grid.shared <= gpu.info.shared_bytes_per_block, op, ": ", grid.shared,
-                " bytes of shared memory, a block has ", gpu.info.shared_bytes_per_block);
+                " bytes of shared memory, a block has at most ", gpu.info.shared_bytes_per_block);
   const Stream& stream = grid.stream != nullptr ? *grid.stream : gpu.main;
   const PreparedLaunch prepared{
       .grid = dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)),
@@ -276,7 +277,7 @@ PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, co
   if (grid.shared > kWithoutAsking) {
     const int64_t most = gpu.info.shared_bytes_per_block - kMaxStatic;
     TRIREME_CHECK(grid.shared <= most, op, ": ", grid.shared,
-                  " bytes of shared memory, a block has ", most);
+                  " bytes of shared memory, a block has at most ", most);
     check_runtime(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(most)),
                   op, "cudaFuncSetAttribute");

@@ -21,7 +21,7 @@ void Staging::take_next_slot(Context& gpu) {
 }
 
 void Staging::upload(Context& gpu, void* device, const void* host, int64_t bytes) {
-  TRIREME_CHECK(!gpu.capturing, "an upload of ", bytes, " bytes in work that is recorded");
+  TRIREME_CHECK(!gpu.capturing, "upload of ", bytes, " bytes while work is captured");
   auto* to = static_cast<std::byte*>(device);
   const auto* from = static_cast<const std::byte*>(host);
   while (bytes > 0) {

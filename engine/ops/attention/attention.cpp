@@ -30,12 +30,15 @@ Sizes check_inputs(const char* op, const ConstTensor& q, const ConstTensor& k, c
   check_strided(op, "v", v, q.dtype(), {s.keys, s.kv_heads, s.width});
   check_operand(op, "lse", lse, sum_dtype(q.dtype()), {s.heads, s.tokens});
   TRIREME_CHECK(std::isfinite(args.scale) && args.soft_cap >= 0 && std::isfinite(args.soft_cap), op,
-                ": scale ", args.scale, ", soft_cap ", args.soft_cap);
-  TRIREME_CHECK(args.window >= 0, op, ": window ", args.window);
+                ": scale ", args.scale, ", soft_cap ", args.soft_cap,
+                ", expected finite numbers and soft_cap >= 0");
+  TRIREME_CHECK(args.window >= 0, op, ": window is ", args.window, ", expected at least 0");
   TRIREME_CHECK(args.first_head >= 0 && args.total_heads >= 0 &&
                     (args.total_heads == 0 || args.first_head + s.heads <= args.total_heads),
-                op, ": ", s.heads, " heads from ", args.first_head, " of ", args.total_heads);
-  TRIREME_CHECK(args.dropout >= 0 && args.dropout < 1, op, ": dropout ", args.dropout);
+                op, ": ", s.heads, " heads from ", args.first_head, " on exceed the ",
+                args.total_heads, " of the layer");
+  TRIREME_CHECK(args.dropout >= 0 && args.dropout < 1, op, ": dropout is ", args.dropout,
+                ", expected 0 <= dropout < 1");
   if (args.dropout > 0) {
     check_operand(op, "global_index", args.global_index, DType::kI64, {s.tokens});
     TRIREME_CHECK(s.keys <= cpu::kMaxDropoutKeys, op, ": dropout numbers at most 2^24 keys, got ",
@@ -51,7 +54,7 @@ Sizes check_operands(const char* op, const ConstTensor& q, const ConstTensor& k,
   check_strided(op, "out", out, q.dtype(), q.shape());
   TRIREME_CHECK(args.window == 0 || args.causal, op, ": window ", args.window,
                 " needs causal attention");
-  TRIREME_CHECK(s.sequences >= 0, op, ": cu_q is empty; it starts with 0");
+  TRIREME_CHECK(s.sequences >= 0, op, ": cu_q is empty, expected at least the offset 0");
   for (const ConstTensor* cu : {&cu_q, &cu_k})
     check_operand(op, "cu", *cu, DType::kI32, {s.sequences + 1});
   return s;
@@ -63,7 +66,7 @@ Sizes check_segmented(const char* op, const ConstTensor& q, const ConstTensor& k
   const int64_t count = segments.list.rank() == 2 ? segments.list.size(0) : -1;
   check_operand(op, "segments", segments.list, DType::kI32, {count, kSegmentFields});
   const Sizes s = check_inputs(op, q, k, v, lse, count, args);
-  TRIREME_CHECK(!args.sinks.present(), op, ": sinks with segments");
+  TRIREME_CHECK(!args.sinks.present(), op, ": sinks are not supported with segments");
   if (args.dropout > 0)
     check_operand(op, "key_position", segments.key_position, DType::kI32, {s.keys});
   return s;
@@ -111,9 +114,11 @@ void check_segment_values(const Ctx& ctx, const char* op, const AttentionSegment
   int64_t query = 0, key = 0;
   for (int64_t n = 0; n < s.sequences; ++n, at += kSegmentFields) {
     TRIREME_CHECK(query <= at[0] && at[0] < at[1] && at[1] <= s.tokens, op, ": segment ", n,
-                  " of queries ", at[0], " to ", at[1], " of ", s.tokens, " after ", query);
+                  " has queries ", at[0], " to ", at[1], ", expected a range within ", query,
+                  " to ", s.tokens);
     TRIREME_CHECK(key <= at[2] && at[2] < at[3] && at[3] <= s.keys, op, ": segment ", n,
-                  " of keys ", at[2], " to ", at[3], " of ", s.keys, " after ", key);
+                  " has keys ", at[2], " to ", at[3], ", expected a range within ", key, " to ",
+                  s.keys);
     query = at[1];
     key = at[3];
   }

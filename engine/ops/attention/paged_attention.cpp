@@ -24,7 +24,8 @@ void check_pools(const Ctx& ctx, const char* op, const ConstTensor& k_pool,
   const bool wide = held == DType::kF64 || dtype == DType::kF64;
   TRIREME_CHECK(codes ? held == DType::kU8 && !wide
                       : held == dtype || (ctx.gpu == nullptr && !wide && is_float(held)),
-                op, ": pools of ", held, codes ? " codes" : "", " beside ", dtype);
+                op, ": pools of ", held, codes ? " codes" : "",
+                " are not supported with operands of ", dtype);
   check_operand(op, "k_pool", k_pool, held, k_pool.shape());
   check_operand(op, "v_pool", v_pool, held, k_pool.shape());
   if (!codes) return;
@@ -54,16 +55,17 @@ int64_t max_parts(int64_t keys) {
 template <class T>
 void check_values(const cpu::PagedAttention<T>& a, int64_t blocks, int64_t max_keys) {
   const char* op = "paged_attention";
-  TRIREME_CHECK(a.cu_q[0] == 0 && a.cu_q[a.sequences] <= a.tokens, op, ": cu_q from ", a.cu_q[0],
-                " to ", a.cu_q[a.sequences], " of ", a.tokens);
+  TRIREME_CHECK(a.cu_q[0] == 0 && a.cu_q[a.sequences] <= a.tokens, op, ": cu_q is from ", a.cu_q[0],
+                " to ", a.cu_q[a.sequences], ", expected from 0 to at most ", a.tokens);
   for (int64_t n = 0; n < a.sequences; ++n) {
     const int64_t queries = a.cu_q[n + 1] - a.cu_q[n], keys = a.lengths[n];
     TRIREME_CHECK(queries >= 0 && queries <= a.max_queries && queries <= keys && keys <= max_keys,
-                  op, ": sequence ", n, " has ", queries, " queries of ", a.max_queries, " and ",
-                  keys, " keys of ", max_keys);
+                  op, ": sequence ", n, " has ", queries, " queries, at most ", a.max_queries,
+                  " and not more than keys, and ", keys, " keys, at most ", max_keys);
     for (int64_t b = 0; b * a.block_size < keys; ++b) {
       const int32_t block = a.table[n * a.max_blocks + b];
-      TRIREME_CHECK(block >= 0 && block < blocks, op, ": block ", block, " of ", blocks);
+      TRIREME_CHECK(block >= 0 && block < blocks, op, ": block ", block,
+                    " is not one of the pool's ", blocks);
     }
   }
 }
@@ -94,7 +96,8 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
                const ConstTensor& k, const ConstTensor& v, const ConstTensor& slots, bool store,
                const PagedScales& scales = {}) {
   check_pools(ctx, op, k_pool, v_pool, scales, k.dtype());
-  TRIREME_CHECK(store || k_pool.dtype() == k.dtype(), op, ": pools of ", k_pool.dtype());
+  TRIREME_CHECK(store || k_pool.dtype() == k.dtype(), op, ": pools of ", k_pool.dtype(),
+                ", expected the type of k, ", k.dtype());
   const Shape rows{k.size(0), k_pool.size(1), k_pool.size(3)};
   check_strided(op, "k", k, k.dtype(), rows);
   check_strided(op, "v", v, k.dtype(), rows);
@@ -121,7 +124,7 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
                    : cuda::paged_gather<T>(*ctx.gpu, args);
     for (int64_t t = 0; t < args.rows; ++t)
       TRIREME_CHECK(args.slots[t] < k_pool.size(0) * args.block_size, op, ": slot ", args.slots[t],
-                    " of ", k_pool.size(0) * args.block_size);
+                    " is not below the number of slots, ", k_pool.size(0) * args.block_size);
     if (same) return copy_rows(args, store);
     if constexpr (!std::is_same_v<T, double>)
       TRIREME_KERNEL(paged_append<T>)(args, pools, ctx.threads);

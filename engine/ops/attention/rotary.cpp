@@ -27,7 +27,8 @@ void fill_table(F* table, int64_t positions, std::span<const double> frequencies
 
 std::vector<double> plain_rotary_frequencies(double base, int64_t width) {
   TRIREME_CHECK(base > 0, "rotary frequencies: base is ", base, ", expected a positive number");
-  TRIREME_CHECK(width >= 0 && width % 2 == 0, "rotary frequencies: odd width ", width);
+  TRIREME_CHECK(width >= 0 && width % 2 == 0, "rotary frequencies: width is ", width,
+                ", expected an even number");
   std::vector<double> out;
   for (int64_t i = 0; i < width / 2; ++i)
     out.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(width)));
@@ -39,8 +40,9 @@ void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies,
   TRIREME_CHECK(cos_sin.rank() == 2 && cos_sin.size(1) % 2 == 0, "rotary_table: cos_sin is ",
                 cos_sin.shape(), ", expected (P, D) with an even D");
   TRIREME_CHECK(cos_sin.size(1) == 2 * std::ssize(frequencies),
-                "rotary_table: ", frequencies.size(), " frequencies for a table ", cos_sin.shape());
-  TRIREME_CHECK(!factors.empty(), "rotary_table: no factor");
+                "rotary_table: ", frequencies.size(),
+                " frequencies, expected half the columns of the table ", cos_sin.shape());
+  TRIREME_CHECK(!factors.empty(), "rotary_table: expected at least one factor");
   check_contiguous("rotary_table", "cos_sin", cos_sin);
   if (cos_sin.dtype() == DType::kF64)
     fill_table(cos_sin.as<double>(), cos_sin.size(0), frequencies, factors);

@@ -31,7 +31,7 @@ uint64_t scatter(uint64_t x) {
 }  // namespace
 
 double device_seconds(Ctx& ctx, int64_t calls, const std::function<void()>& call) {
-  TRIREME_CHECK(ctx.gpu != nullptr, "device_seconds on the CPU");
+  TRIREME_CHECK(ctx.gpu != nullptr, "device_seconds() needs a GPU");
   const cuda::Event begin = cuda::make_timing_event(*ctx.gpu);
   const cuda::Event end = cuda::make_timing_event(*ctx.gpu);
   cuda::record(begin, ctx.gpu->main);
@@ -56,7 +56,7 @@ void fill_noise(Ctx& ctx, const Tensor& t, uint64_t seed) {
 }
 
 DevicePeak measure_device_peak(Ctx& ctx, DType dtype, int64_t side) {
-  TRIREME_CHECK(ctx.gpu != nullptr, "measure_device_peak on the CPU");
+  TRIREME_CHECK(ctx.gpu != nullptr, "measure_device_peak() needs a GPU");
   DevicePeak peak{.dtype = dtype, .side = side};
   peak.nominal_tflops = cuda::nominal_tflops(ctx.gpu->info, dtype);
   const double n = static_cast<double>(side);

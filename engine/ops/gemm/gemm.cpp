@@ -56,15 +56,15 @@ GemmProblem check_gemm(const Ctx& ctx, const Tensor& c, const ConstTensor& a, Tr
   TRIREME_CHECK(g.k == k_of_b && c.shape() == Shape({g.m, g.n}), "gemm: op(A) is (", g.m, ", ", g.k,
                 "), op(B) is (", k_of_b, ", ", g.n, "), C is ", c.shape());
   TRIREME_CHECK(is_float(a.dtype()) && a.dtype() == b.dtype(), "gemm: A is ", a.dtype(), ", B is ",
-                b.dtype());
+                b.dtype(), ", expected one float type");
   const bool wider = c.dtype() == DType::kF32 && a.dtype() != DType::kF64;
   TRIREME_CHECK(c.dtype() == a.dtype() || wider, "gemm: C is ", c.dtype(), ", A and B are ",
-                a.dtype());
+                a.dtype(), ", expected the same type or a wider C");
   if (args.bias.present()) {
     check_shape("gemm", "bias", args.bias, {g.n});
     check_dtype("gemm", "bias", args.bias, c.dtype());
     check_contiguous("gemm", "bias", args.bias);
-    TRIREME_CHECK(!args.accumulate, "gemm: bias together with accumulate");
+    TRIREME_CHECK(!args.accumulate, "gemm: a bias is not supported with accumulate");
   }
   TRIREME_CHECK(ctx.planning() || (!overlap(c, a) && !overlap(c, b)),
                 "gemm: C shares memory with A or B");

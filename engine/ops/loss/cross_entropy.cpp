@@ -37,8 +37,8 @@ void check_operands(const Tensor& loss_sum, const Tensor& token_loss, const Tens
   check_shape(kCrossEntropyOp, "d_logits", d_logits, logits.shape());
   const DType d = d_logits.dtype();
   const bool narrowed = logits.dtype() == DType::kF32 && (d == DType::kBF16 || d == DType::kF16);
-  TRIREME_CHECK(d == logits.dtype() || narrowed, kCrossEntropyOp, ": d_logits are ", d, " beside ",
-                logits.dtype(), " logits");
+  TRIREME_CHECK(d == logits.dtype() || narrowed, kCrossEntropyOp, ": d_logits are ", d,
+                ", not supported with logits of ", logits.dtype());
   TRIREME_CHECK(vocab <= 1 || d_logits.stride(1) == 1, kCrossEntropyOp, ": d_logits ",
                 d_logits.shape(), " must have unit stride in V");
 }
@@ -89,7 +89,7 @@ void run(Ctx& ctx, const Operands& o) {
 
 void check_part(const char* op, const ConstTensor& logits, const VocabularyPart& part) {
   TRIREME_CHECK(part.first >= 0 && part.first + logits.size(1) <= part.total, op, ": columns ",
-                part.first, " to ", part.first + logits.size(1), " of a vocabulary of ",
+                part.first, " to ", part.first + logits.size(1), " exceed the vocabulary of ",
                 part.total);
 }
 

@@ -15,7 +15,7 @@ namespace {
 void check_combine(const char* op, const char* name, const ConstTensor& y, const ConstTensor& rows,
                    const ConstTensor& places) {
   TRIREME_CHECK(y.rank() == 2 && rows.rank() == 2, op, ": ", name, " is ", y.shape(), ", rows ",
-                rows.shape());
+                rows.shape(), ", expected matrices");
   TRIREME_CHECK(places.rank() == 2 && places.size(0) == y.size(0), op, ": places are ",
                 places.shape(), ", expected (", y.size(0), ", k)");
   check_operand(op, "places", places, DType::kI32, places.shape());
@@ -86,8 +86,8 @@ void order_by_expert(Ctx& ctx, const Tensor& pairs, const Tensor& places, const 
   auto* place = next->as<int64_t>();
   std::fill_n(count, num_experts, int64_t{0});
   for (int64_t p = 0; p < n; ++p) {
-    TRIREME_CHECK(expert[p] >= -1 && expert[p] < num_experts, kOp, ": pair ", p, " chose expert ",
-                  expert[p], " of ", num_experts);
+    TRIREME_CHECK(expert[p] >= -1 && expert[p] < num_experts, kOp, ": pair ", p, " has expert ",
+                  expert[p], ", expected -1 to ", num_experts - 1);
     if (expert[p] >= 0) ++count[expert[p]];
   }
   std::exclusive_scan(count, count + num_experts, place, int64_t{0});
@@ -137,8 +137,8 @@ void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
     const int64_t t = index[i];
     for (int64_t j = 0; j < k; ++j) {
       const int32_t e = chosen[t * k + j];
-      TRIREME_CHECK(e >= -1 && e < num_experts, kOp, ": token ", t, " chose expert ", e, " of ",
-                    num_experts);
+      TRIREME_CHECK(e >= -1 && e < num_experts, kOp, ": token ", t, " has expert ", e,
+                    ", expected -1 to ", num_experts - 1);
       if (e < 0 || count[e]++ < capacity || t < first || t >= first + own) continue;
       experts.as<int32_t>()[(t - first) * k + j] = -1;
       ++lost;
@@ -150,7 +150,8 @@ void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
 void gather_rows(Ctx& ctx, const Tensor& out, const ConstTensor& x, const ConstTensor& pairs,
                  int64_t k) {
   constexpr const char* kOp = "gather_rows";
-  TRIREME_CHECK(x.rank() == 2 && k >= 1, kOp, ": x is ", x.shape(), ", k ", k);
+  TRIREME_CHECK(x.rank() == 2 && k >= 1, kOp, ": x is ", x.shape(), ", k is ", k,
+                ", expected (T, C) and k >= 1");
   check_operand(kOp, "pairs", pairs, DType::kI32, {pairs.numel()});
   check_operand(kOp, "x", x, x.dtype(), x.shape());
   check_operand(kOp, "out", out, x.dtype(), {pairs.numel(), x.size(1)});

@@ -8,7 +8,7 @@ namespace {
 
 void check_ranges(const char* op, const ConstTensor& y, size_t experts,
                   std::span<const int64_t> offsets, bool planning) {
-  TRIREME_CHECK(y.rank() == 2, op, ": ", y.shape(), ", expected (R, N)");
+  TRIREME_CHECK(y.rank() == 2, op, ": y is ", y.shape(), ", expected (R, N)");
   check_contiguous(op, "rows", y);
   if (!planning) check_expert_offsets(op, offsets, experts, y.size(0));
 }

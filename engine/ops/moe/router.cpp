@@ -22,8 +22,9 @@ void check_router(const char* op, const ConstTensor& logits, const ConstTensor& 
                 op, ": ", args.kept_groups, " of ", args.groups, " groups are kept, of ", count,
                 " experts; expected 1 to ", cpu::kMaxRouterGroups,
                 " equal groups, 1 to all of them kept");
-  TRIREME_CHECK(k >= 1 && k <= count / args.groups * args.kept_groups, op, ": ", k, " experts of ",
-                count / args.groups * args.kept_groups, " eligible ones");
+  TRIREME_CHECK(k >= 1 && k <= count / args.groups * args.kept_groups, op, ": k is ", k,
+                ", expected 1 to the ", count / args.groups * args.kept_groups,
+                " eligible experts");
 }
 
 template <class T>

@@ -14,7 +14,7 @@ void mark_tokens(Ctx& ctx, const Tensor& valid, const Tensor& segments, const Co
   check_operand("mark_tokens", "segments", segments, DType::kI32, {n});
   if (rows.present()) {
     TRIREME_CHECK(begin >= 0 && begin + n <= rows.numel(), "mark_tokens: tokens [", begin, ", ",
-                  begin + n, ") of ", rows.numel());
+                  begin + n, ") exceed the ", rows.numel(), " of the pass");
     check_operand("mark_tokens", "rows", rows, DType::kI64, {rows.numel()});
   }
   if (ctx.planning()) return;

@@ -53,7 +53,8 @@ void divided_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const C
   check_matrix(op, "y", y, x);
   check_vectors(op, x, w, rstd);
   check_operand(op, "sums", sums, sum_dtype(x.dtype()), {x.size(0)});
-  TRIREME_CHECK(width >= x.size(1), op, ": x has ", x.size(1), " of ", width, " columns");
+  TRIREME_CHECK(width >= x.size(1), op, ": x has ", x.size(1), " columns, more than the width, ",
+                width);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float(op, x.dtype(), [&]<class T>() {
@@ -114,7 +115,8 @@ void divided_norm_backward_input(Ctx& ctx, const Tensor& dx, const ConstTensor& 
   check_matrix(op, "dy", dy, x);
   check_vectors(op, x, w, rstd);
   check_operand(op, "dots", dots, sum_dtype(x.dtype()), {x.size(0)});
-  TRIREME_CHECK(width >= x.size(1), op, ": x has ", x.size(1), " of ", width, " columns");
+  TRIREME_CHECK(width >= x.size(1), op, ": x has ", x.size(1), " columns, more than the width, ",
+                width);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float(op, x.dtype(), [&]<class T>() {

@@ -17,8 +17,8 @@ void check_range(const char* op, const Tensor& param, const Tensor& master, cons
   check_operand(op, "grad", grad, sum_dtype(param.dtype()), param.shape());
   check_operand(op, "scalars", scalars, DType::kU8, {kStepScalarsBytes});
   if (!master.present()) return;
-  TRIREME_CHECK(dtype_size(param.dtype()) == 2, op, ": master weights beside ", param.dtype(),
-                " parameters");
+  TRIREME_CHECK(dtype_size(param.dtype()) == 2, op,
+                ": master weights are not supported with parameters of ", param.dtype());
   check_operand(op, "master", master, DType::kF32, param.shape());
 }
 

@@ -40,7 +40,8 @@ void update_scales(Ctx& ctx, const char* op, const Tensor& scale, const Tensor& 
   TRIREME_CHECK(amax.rank() == 1, op, ": amax is ", amax.shape(), ", expected (N)");
   check_operand(op, "amax", amax, DType::kF32, amax.shape());
   check_operand(op, "scale", scale, DType::kF32, amax.shape());
-  TRIREME_CHECK(margin > -100 && margin < 100, op, ": margin is ", margin);
+  TRIREME_CHECK(margin > -100 && margin < 100, op, ": margin is ", margin,
+                ", expected more than -100 and less than 100");
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   const cpu::Float8Scales args{.scale = scale.as<float>(),
@@ -120,7 +121,8 @@ void quantize_float8(Ctx& ctx, const Tensor& codes, const Tensor& inverse, const
 void quantize_float8_groups(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
                             const ConstTensor& x, Float8Format format, Float8Scaling scaling) {
   constexpr const char* kOp = "quantize_float8_groups";
-  TRIREME_CHECK(scaling != Float8Scaling::kTensor, kOp, ": one scale of all is quantize_float8's");
+  TRIREME_CHECK(scaling != Float8Scaling::kTensor, kOp,
+                ": one scale for all elements is supported by quantize_float8() only");
   TRIREME_CHECK(x.rank() == 2, kOp, ": x is ", x.shape(), ", expected (R, C)");
   check_contiguous(kOp, "x", x);
   check_operand(kOp, "codes", codes, DType::kU8, x.shape());
@@ -149,7 +151,8 @@ void quantize_float8_transposed(Ctx& ctx, const Tensor& codes, const Tensor& inv
   check_operand(kOp, "codes", codes, DType::kU8, turned);
   check_operand(kOp, "inverse", inverse, DType::kF32, float8_inverse_shape(scaling, turned));
   const bool whole = scaling == Float8Scaling::kTensor;
-  TRIREME_CHECK(scale.present() == whole, kOp, ": a scale is given for all elements only");
+  TRIREME_CHECK(scale.present() == whole, kOp,
+                ": expected a scale if it is one for all elements, else none");
   if (whole) check_operand(kOp, "scale", scale, DType::kF32, {1});
   if (ctx.planning() || (x.numel() == 0 && !whole)) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);

@@ -46,7 +46,7 @@ void check_product(const Tensor& c, const Float8Matrix& a, const Float8Matrix& b
   check_codes("B", b);
   const int64_t n = b.codes.size(0), k = b.codes.size(1);
   TRIREME_CHECK(a.codes.size(1) == k, kFloat8Op, ": A is ", a.codes.shape(), ", B is ",
-                b.codes.shape());
+                b.codes.shape(), ", expected equal K");
   check_shape(kFloat8Op, "C", c, {a.codes.size(0), n});
   check_contiguous(kFloat8Op, "C", c);
   TRIREME_CHECK(c.dtype() == DType::kBF16 || c.dtype() == DType::kF32 || c.dtype() == DType::kF64,

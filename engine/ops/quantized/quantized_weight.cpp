@@ -19,7 +19,8 @@ bool four_bits(BlockFormat format) { return format == BlockFormat::kQ4_0; }
 int64_t blocks_of(int64_t columns) { return ceil_div(columns, kQuantBlock); }
 
 void check_matrix(const char* op, const QuantizedMatrix& m) {
-  TRIREME_CHECK(m.rows >= 0 && m.columns > 0, op, ": a matrix of ", m.rows, " x ", m.columns);
+  TRIREME_CHECK(m.rows >= 0 && m.columns > 0, op, ": a matrix of ", m.rows, " x ", m.columns,
+                ", expected at least one column");
   check_operand(op, "the blocks", m.bytes, DType::kU8,
                 {block_matrix_bytes(m.format, m.rows, m.columns)});
 }
@@ -135,7 +136,7 @@ void embedding_forward_blocks(Ctx& ctx, const Tensor& y, const QuantizedMatrix& 
   check_operand(op, "y", y, y.dtype(), {ids.numel(), table.columns});
   const int64_t total = shard.total > 0 ? shard.total : table.rows;
   TRIREME_CHECK(shard.first >= 0 && shard.first + table.rows <= total, op, ": rows ", shard.first,
-                " to ", shard.first + table.rows, " of a vocabulary of ", total);
+                " to ", shard.first + table.rows, " exceed the vocabulary of ", total);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   if (ctx.gpu == nullptr) check_indices(op, "ids", ids, total);
@@ -166,8 +167,9 @@ void embedding_forward_blocks(Ctx& ctx, const Tensor& y, const QuantizedMatrix& 
 QuantizedRows quantize_rows(Ctx& ctx, const ConstTensor& x, int64_t used) {
   const char* const op = "quantize_rows";
   TRIREME_CHECK(x.rank() == 2 && x.size(1) > 0 && used >= 0 && used <= x.size(0), op, ": x is ",
-                x.shape(), ", used ", used);
-  TRIREME_CHECK(x.size(1) <= 1 || x.stride(1) == 1, op, ": x has column stride ", x.stride(1));
+                x.shape(), " and used ", used, ", expected (R, K) with K > 0 and used <= R");
+  TRIREME_CHECK(x.size(1) <= 1 || x.stride(1) == 1, op, ": x has column stride ", x.stride(1),
+                ", expected 1");
   check_type(op, "x", x);
   const int64_t rows = x.size(0), columns = x.size(1), blocks = blocks_of(columns);
   QuantizedRows out{rows, columns};
@@ -224,7 +226,7 @@ void block_product(Ctx& ctx, const Tensor& y, const QuantizedRows& x, int64_t fi
   TRIREME_CHECK(y.rank() == 2 && y.size(1) == outputs && (outputs <= 1 || y.stride(1) == 1), op,
                 ": y is ", y.shape(), ", expected ", outputs, " outputs");
   TRIREME_CHECK(first_row >= 0 && first_row + y.size(0) <= x.rows, op, ": rows ", first_row, " to ",
-                first_row + y.size(0), " of ", x.rows);
+                first_row + y.size(0), " exceed the ", x.rows, " of x");
   check_type(op, "y", y);
   if (bias.present()) check_operand(op, "bias", bias, y.dtype(), {outputs});
   if (ctx.planning() || y.size(0) == 0) return;

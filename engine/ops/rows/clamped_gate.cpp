@@ -12,7 +12,8 @@ namespace {
 void check_halves(const char* op, const ClampedGate& f, const char* name, const ConstTensor& y,
                   const ConstTensor& gate_up) {
   TRIREME_CHECK(f.limit > 0 && std::isfinite(f.slope) && std::isfinite(f.up_offset), op, ": limit ",
-                f.limit, ", slope ", f.slope, ", offset ", f.up_offset);
+                f.limit, ", slope ", f.slope, ", offset ", f.up_offset,
+                ", expected finite numbers and limit > 0");
   TRIREME_CHECK(y.rank() == 2, op, ": ", name, " is ", y.shape(), ", expected (T, F)");
   check_contiguous(op, name, y);
   check_operand(op, "gate_up", gate_up, y.dtype(), {y.size(0), 2 * y.size(1)});

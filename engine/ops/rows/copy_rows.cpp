@@ -32,12 +32,14 @@ void copy_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTenso
   check_rows(op, "y", y);
   check_rows(op, "x", x);
   check_dtype(op, "y", y, x.dtype());
-  TRIREME_CHECK(y.size(1) == x.size(1), op, ": y ", y.shape(), " and x ", x.shape());
+  TRIREME_CHECK(y.size(1) == x.size(1), op, ": y ", y.shape(), " and x ", x.shape(),
+                " differ in columns");
   const int64_t n = y_rows.present()   ? y_rows.numel()
                     : x_rows.present() ? x_rows.numel()
                                        : x.size(0);
   TRIREME_CHECK((y_rows.present() || n == y.size(0)) && (x_rows.present() || n == x.size(0)), op,
-                ": ", n, " rows between y ", y.shape(), " and x ", x.shape());
+                ": expected ", n, " rows where no list selects them, y is ", y.shape(), ", x is ",
+                x.shape());
   const int32_t* to = check_list("y_rows", y_rows, n);
   const int32_t* from = check_list("x_rows", x_rows, n);
   if (ctx.planning()) return;
@@ -60,7 +62,7 @@ void copy_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTenso
   for (int64_t i = 0; i < n; ++i)
     TRIREME_CHECK((to == nullptr || (to[i] >= 0 && to[i] < y.size(0))) &&
                       (from == nullptr || (from[i] >= 0 && from[i] < x.size(0))),
-                  op, ": entry ", i, " names no row");
+                  op, ": entry ", i, " is not the index of a row");
   parallel_for(ctx.threads, n, kMinCopiedBytesPerThread / (bytes + 1) + 1,
                [=](int64_t begin, int64_t end) {
                  for (int64_t i = begin; i < end; ++i)

@@ -110,8 +110,8 @@ void dropout(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor&
   if (p == 0.0) return dropout_of_nothing(ctx, y, x, residual);
   check_operand("dropout", "rows", rows, DType::kI64, {x.size(0)});
   const int64_t total = part.total > 0 ? part.total : x.size(1);
-  TRIREME_CHECK(part.first >= 0 && part.first + x.size(1) <= total, "dropout of columns from ",
-                part.first, ", ", x.size(1), " of ", total);
+  TRIREME_CHECK(part.first >= 0 && part.first + x.size(1) <= total, "dropout: ", x.size(1),
+                " columns from ", part.first, " on exceed the total, ", total);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("dropout", x.dtype(), [&]<class T>() {

@@ -14,7 +14,7 @@ int64_t check_ids(const Ctx& ctx, const char* op, const ConstTensor& ids, int64_
                   const TableShard& shard) {
   const int64_t total = shard.total > 0 ? shard.total : rows;
   TRIREME_CHECK(shard.first >= 0 && shard.first + rows <= total, op, ": rows ", shard.first, " to ",
-                shard.first + rows, " of a vocabulary of ", total);
+                shard.first + rows, " exceed the vocabulary of ", total);
   if (ctx.gpu == nullptr) check_indices(op, "ids", ids, total);
   return total;
 }

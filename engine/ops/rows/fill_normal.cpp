@@ -8,7 +8,7 @@ namespace trireme {
 
 void fill_normal(Ctx& ctx, const Tensor& y, const RandomKey& key, double deviation,
                  const ElementIndex& index) {
-  TRIREME_CHECK(y.rank() == 1, "fill_normal of ", y.shape());
+  TRIREME_CHECK(y.rank() == 1, "fill_normal: y is ", y.shape(), ", expected (n)");
   check_contiguous("fill_normal", "y", y);
   if (ctx.planning() || y.numel() == 0) return;
   dispatch_float("fill_normal", y.dtype(), [&]<class T>() {

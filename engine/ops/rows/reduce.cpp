@@ -26,7 +26,8 @@ void run(ReduceOp op, void* out, std::span<const void* const> in, int64_t n) {
 
 void reduce_ranges(DType dtype, ReduceOp op, void* out, std::span<const void* const> in,
                    int64_t n) {
-  TRIREME_CHECK(!in.empty() && n >= 0, "reduce_ranges of ", in.size(), " ranges of ", n);
+  TRIREME_CHECK(!in.empty() && n >= 0, "reduce_ranges: ", in.size(), " ranges of ", n,
+                " elements, expected at least one range");
   switch (dtype) {
     case DType::kF64: return run<double>(op, out, in, n);
     case DType::kF32: return run<float>(op, out, in, n);

@@ -9,7 +9,8 @@ namespace trireme {
 namespace {
 
 void check_cap(const char* op, double cap) {
-  TRIREME_CHECK(cap > 0 && std::isfinite(cap), op, ": cap ", cap);
+  TRIREME_CHECK(cap > 0 && std::isfinite(cap), op, ": cap is ", cap,
+                ", expected a finite number above 0");
 }
 
 }  // namespace

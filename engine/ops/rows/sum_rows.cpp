@@ -44,7 +44,7 @@ void sum_on_gpu(Ctx& ctx, const Tensor& y, const Tensor& sum, std::span<const Co
 }  // namespace
 
 void sum_rows(Ctx& ctx, const Tensor& y, std::span<const ConstTensor> terms) {
-  TRIREME_CHECK(!terms.empty(), "sum_rows of nothing");
+  TRIREME_CHECK(!terms.empty(), "sum_rows: expected at least one term");
   check_rows(y, y);
   for (const ConstTensor& term : terms) check_rows(term, y);
   Activation sum;

@@ -45,7 +45,7 @@ void for_each_part(int64_t n, DType dtype, F&& f) {
 
 void fill_from_host(Ctx& ctx, const Tensor& y,
                     const std::function<void(const Tensor&, int64_t)>& fill) {
-  TRIREME_CHECK(y.rank() == 1, "fill_from_host of ", y.shape());
+  TRIREME_CHECK(y.rank() == 1, "fill_from_host: y is ", y.shape(), ", expected (n)");
   check_contiguous("fill_from_host", "y", y);
   if (y.numel() == 0) return;
   if (y.device() == DeviceType::kCpu) return fill(y, 0);
@@ -57,7 +57,7 @@ void fill_from_host(Ctx& ctx, const Tensor& y,
 
 void read_on_host(Ctx& ctx, const ConstTensor& x,
                   const std::function<void(const ConstTensor&, int64_t)>& read) {
-  TRIREME_CHECK(x.rank() == 1, "read_on_host of ", x.shape());
+  TRIREME_CHECK(x.rank() == 1, "read_on_host: x is ", x.shape(), ", expected (n)");
   check_contiguous("read_on_host", "x", x);
   if (x.numel() == 0) return;
   if (x.device() == DeviceType::kCpu) return read(x, 0);

@@ -36,7 +36,7 @@ void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstT
                 ": logits are ", logits.shape(), ", expected (R, V) with 0 < V < 2^31");
   check_dtype(kOp, "logits", logits, DType::kF32);
   TRIREME_CHECK(logits.stride(1) == 1 || logits.size(1) == 1, kOp, ": logits have stride ",
-                logits.stride(1), " in a row, want 1");
+                logits.stride(1), " in a row, expected 1");
   const Shape each{logits.size(0)};
   check_operand(kOp, "id", id, DType::kI32, each);
   check_operand(kOp, "logprob", logprob, DType::kF64, each);

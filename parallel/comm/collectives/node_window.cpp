@@ -93,9 +93,10 @@ NodeWindow::NodeWindow(SharedMemory memory, std::vector<int> world_ranks, int se
       slot_bytes_(slot_bytes),
       spin_(spin),
       inputs_(world_ranks_.size()) {
-  TRIREME_CHECK(slot_bytes > 0 && slot_bytes % 64 == 0, "window slots of ", slot_bytes, " bytes");
-  TRIREME_CHECK(memory_.bytes() >= required_bytes(ranks(), slot_bytes), "window of ",
-                memory_.bytes(), " bytes");
+  TRIREME_CHECK(slot_bytes > 0 && slot_bytes % 64 == 0, "window slots of ", slot_bytes,
+                " bytes, expected a positive multiple of 64");
+  TRIREME_CHECK(memory_.bytes() >= required_bytes(ranks(), slot_bytes), "a window of ",
+                memory_.bytes(), " bytes, expected at least ", required_bytes(ranks(), slot_bytes));
 }
 
 NodeWindow::Flags& NodeWindow::flags(int rank) const {

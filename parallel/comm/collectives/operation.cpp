@@ -96,7 +96,7 @@ void Operation::exchange(std::span<const SendPart> sends, std::span<const RecvPa
   std::array<SendPart, 2> out;
   std::array<RecvPart, 2> in;
   TRIREME_CHECK(sends.size() <= out.size() && recvs.size() <= in.size(), info_, ": ", sends.size(),
-                " sends and ", recvs.size(), " receives at once");
+                " sends and ", recvs.size(), " receives at once, expected at most 2 each");
   size_t outs = 0, ins = 0;
   for (SendPart part : sends) {
     if (part.bytes == 0 && !empty_too) continue;

@@ -136,7 +136,7 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
                                          int max_blocks) {
   const NcclLibrary& nccl = nccl_library();
   const int self = static_cast<int>(std::ranges::find(ranks, group->rank) - ranks.begin());
-  TRIREME_CHECK(self < std::ssize(ranks), name, " without rank ", group->rank);
+  TRIREME_CHECK(self < std::ssize(ranks), name, " does not contain rank ", group->rank);
   ncclUniqueId id{};
   if (self == 0) check_nccl(nccl.GetUniqueId(&id), name);
   group->rank_state->worker.run([&] {

@@ -64,8 +64,8 @@ Liveness::Row* Liveness::row(int index) const {
 
 void Liveness::join(SharedMemory board, const std::vector<int>& world_ranks, int own_row) {
   const int rows = static_cast<int>(world_ranks.size());
-  TRIREME_CHECK(board.bytes() >= board_bytes(rows), "board of ", board.bytes(), " bytes for ", rows,
-                " ranks");
+  TRIREME_CHECK(board.bytes() >= board_bytes(rows), "a board of ", board.bytes(),
+                " bytes, expected at least ", board_bytes(rows), " for ", rows, " ranks");
   memory_ = std::move(board);
   board_ = reinterpret_cast<Board*>(memory_.data());
   world_ranks_ = world_ranks;

@@ -63,7 +63,7 @@ void SharedMemory::map(int fd, int64_t bytes) {
 }
 
 SharedMemory SharedMemory::create(int64_t bytes) {
-  TRIREME_CHECK(bytes > 0, "shared memory of ", bytes, " bytes");
+  TRIREME_CHECK(bytes > 0, "shared memory of ", bytes, " bytes, expected at least 1");
   SharedMemory memory;
   const std::string cookie = fresh_cookie();
   memory.fd_ = memfd_create(cookie.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);

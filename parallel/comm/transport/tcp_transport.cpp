@@ -358,8 +358,8 @@ class TcpTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options) {
-  TRIREME_CHECK(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "tcp rank ",
-                options.rank, " of ", options.size);
+  TRIREME_CHECK(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "rank ",
+                options.rank, " is not one of ", options.size, " ranks");
   return std::make_unique<TcpTransport>(options);
 }
 

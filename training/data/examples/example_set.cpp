@@ -146,7 +146,8 @@ void ExampleSet::add_document(const Example& document) {
 
 ExampleSet::ExampleSet(const std::vector<Example>& documents) : documents_per_item_(1) {
   for (const Example& document : documents) {
-    TRIREME_CHECK(document.tokens.size() >= 2, "document of ", document.tokens.size(), " tokens");
+    TRIREME_CHECK(document.tokens.size() >= 2, "a document of ", document.tokens.size(),
+                  " tokens, expected at least 2");
     add_document(document);
   }
   stats_.records = items();
@@ -266,7 +267,8 @@ void ExampleSource::add_document(const ExampleSet::Document& document, MicroBatc
 
 void ExampleSource::fill_samples(std::span<const int64_t> samples, MicroBatch& batch) {
   const int64_t S = options_.sequence_length, count = std::ssize(samples);
-  TRIREME_CHECK(count > 0 && S > 0, "micro-batch of ", count, " sequences of ", S, " tokens");
+  TRIREME_CHECK(count > 0 && S > 0, "a micro-batch of ", count, " sequences of ", S,
+                " tokens, expected at least 1 of each");
   const auto tokens = static_cast<size_t>(checked_mul(count, S));
   narrow<int32_t>(tokens);
   batch.tokens.assign(tokens, 0);

@@ -17,7 +17,7 @@ Packing pack(const std::vector<int64_t>& lengths, int64_t capacity) {
   std::map<int64_t, std::vector<size_t>> with_room;  // free capacity -> bins that have it
   for (const int64_t item : order) {
     const int64_t n = length(item);
-    TRIREME_CHECK(n <= capacity, "item of length ", n, " in bins of ", capacity);
+    TRIREME_CHECK(n <= capacity, "an item of ", n, " tokens does not fit into a bin of ", capacity);
     const auto found = with_room.lower_bound(n);
     size_t bin = bins.size();
     int64_t room = capacity;

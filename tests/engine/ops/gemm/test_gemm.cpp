@@ -478,7 +478,7 @@ TEST(GemmErrors, NameTheOperandAndTheShapes) {
             "");
   const TestTensor bias(DType::kF32, {5});
   EXPECT_EQ(contains(message(*c, *a, *b, {.accumulate = true, .bias = *bias}),
-                     "bias together with accumulate"),
+                     "a bias is not supported with accumulate"),
             "");
   const Tensor columns(c->raw(), DType::kF32, {4, 2}, {5, 2});
   EXPECT_EQ(contains(message(columns, *a, *b), "C (4, 2) has column stride 2"), "");
