@@ -22,8 +22,8 @@ inline bool has_break(std::span<const size_t> breaks, size_t begin, size_t end) 
 }
 
 // Appends the ids of the controls, and calls plain(part), which appends those of the text between,
-// in order. The longest of several controls matches, none with a break inside
-// (EncodeOptions::breaks). plain is also called if the whole text is empty.
+// in order. Of several controls that start at one byte the longest matches; a control with a break
+// inside (EncodeOptions::breaks) does not match. plain is also called if the whole text is empty.
 template <class Plain>
 void split_at_controls(std::string_view text, const Trie& controls, std::span<const size_t> breaks,
                        std::vector<int32_t>& ids, Plain&& plain) {

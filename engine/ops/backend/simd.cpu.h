@@ -136,7 +136,7 @@ TRIREME_INLINE Vec<compute_t<T>> load(const T* p) {
   }
 }
 
-// Rounds to nearest even like the constructors in engine/core/dtype.h.
+// Rounds to nearest even like the constructors in engine/core/float16.h.
 template <class T>
 TRIREME_INLINE void store(T* p, Vec<compute_t<T>> v) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
