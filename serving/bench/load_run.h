@@ -29,9 +29,8 @@ struct LoadResult {
 
 // Sends request i arrivals[i] seconds after the start, or later if max_concurrency delays it or an
 // earlier request; the delay is not part of its times. arrivals: one per request, ascending. A
-// failed request has its error in its outcome. A connection that
-// the server closes between two requests is reopened. InputError if the certificates cannot be
-// read.
+// failed request has its error in its outcome. A connection that the server closes between two
+// requests is reopened. InputError if the certificates cannot be read.
 LoadResult run_load(const LoadOptions& options, const std::vector<LoadRequest>& requests,
                     const std::vector<double>& arrivals);
 

@@ -5,13 +5,12 @@
 // are sorted by the sum of their log-probabilities (descending; ties: earlier beam first, then
 // lower id). The first `width` candidates that do not end with a stop token are the beams of the
 // next round. A candidate that ends with a stop token is a finished completion if it is among the
-// first `width` of all candidates. A stop token before min_tokens makes no candidate. A completion
-// has the
+// first `width` of all candidates. A stop token before min_tokens makes no candidate. The
+// `width` completions with the highest scores are kept, where a stop token is one of the tokens:
 //
 //   score = sum of the log-probabilities of its tokens / (number of its tokens)^length_penalty
 //
-// where its stop token is one of its tokens,
-// and the best `width` completions are kept. The search ends when one of these holds:
+// The search ends when one of these holds:
 //  - no beam is left;
 //  - the beams are max_tokens long, which finishes them, too;
 //  - `width` completions are finished, and the best beam at its current length does not score

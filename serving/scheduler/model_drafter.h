@@ -5,10 +5,10 @@
 // yet, in chunks if there are many; each further step adds one token to every draft.
 //
 // Draft tokens are sampled with the sequence's own parameters, seed and positions, but without the
-// masks of a rule, which the scheduler applies to the drafts. Both models
-// invert their distribution at the same random number, so they mostly sample the same token where
-// the distributions are similar. Drafts are verified like any others
-// (serving/scheduler/speculation.h), so the output does not depend on the draft model.
+// masks of a rule, which the scheduler applies to the drafts. Both models invert their distribution
+// at the same random number, so they mostly sample the same token where the distributions are
+// similar. Drafts are verified like any others (serving/scheduler/speculation.h), so the output
+// does not depend on the draft model.
 //
 // Keys of rejected draft tokens are overwritten when their positions are computed again. A sequence
 // gets no draft if the drafter has not computed all of its tokens yet, or has no free slot or too

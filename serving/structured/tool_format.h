@@ -31,10 +31,10 @@ std::string_view tool_end(ToolFormat format);
 
 // Grammar of tool calls. tools: JSON, {"format": "hermes", "parallel": true, "free": false,
 // "tools": [{"name", "parameters"}]}. "parallel": one or more calls; otherwise exactly one. Without
-// "parameters" the arguments are {}. With "free": false, calls only; for llama3 and mistral
-// without their marker, which is a single token. With "free": true, any text without a marker,
-// optionally followed by a marker, written out, and calls; for llama3 such a text does not begin
-// with {, unless it is a call.
+// "parameters" the arguments are {}. With "free": false, calls only; for llama3 and mistral without
+// their marker, which is a single token. With "free": true, any text without a marker, optionally
+// followed by the text of a marker and calls; for llama3 such a text does not begin with {, unless
+// it is a call.
 Grammar::Node tool_call_grammar(Grammar& grammar, std::string_view tools);
 
 }  // namespace trireme

@@ -7,10 +7,10 @@
 
 namespace trireme {
 
-// Sets the three sizes of `config`, in sequences, sequences and micro-batches. data_ranks: number
-// of data-parallel ranks. The configuration may set any two of the sizes, or only
-// train_batch_size or train_micro_batch_size_per_gpu (then gradient_accumulation_steps is 1). If it
-// sets all three, they must satisfy the rule.
+// Sets train_batch_size and micro_batch_size, in sequences, and gradient_accumulation_steps of
+// `config`. data_ranks: number of data-parallel ranks. The configuration may set any two of the
+// sizes, or only train_batch_size or train_micro_batch_size_per_gpu (then
+// gradient_accumulation_steps is 1). If it sets all three, they must satisfy the rule.
 void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
                 ConfigReport& report);
 

@@ -37,8 +37,8 @@ struct Loss {
 // Returns the rows of a loss chunk, for a rank's `columns` of the vocabulary: chunks of `tokens` as
 // equal in size as possible. On a CPU a chunk has at most 128 MiB of float32 logits, or one row. A
 // GPU reads and writes the whole gradient of the output matrix for each chunk, so that its chunks
-// are larger: rows for at most 1.25 GiB of float32 logits, with this limit between 2,048 and 4,096
-// rows. They are whole tiles of the products, of 128 rows, unless there are fewer tokens.
+// are larger: as many rows as 1.25 GiB of float32 logits hold, but at least 2,048 and at most
+// 4,096. They are whole tiles of the products, of 128 rows, unless there are fewer tokens.
 int64_t loss_chunk_rows(int64_t tokens, int64_t columns, bool gpu);
 
 class LmHead {

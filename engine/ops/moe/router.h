@@ -19,8 +19,7 @@
 //                                      its scores are computed like the others
 // A NaN c_e counts as the lowest finite number, so that a row with NaNs still has k distinct
 // experts and a broken step does not crash; so does a group whose two best c_e are infinity and
-// -infinity. With kSoftmax a NaN logit makes all scores and weights
-// of its row NaN.
+// -infinity. With kSoftmax a NaN logit makes all scores and weights of its row NaN.
 #pragma once
 
 #include "engine/ops/context.h"

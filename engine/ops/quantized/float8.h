@@ -42,8 +42,7 @@ void scale_from_amax(Ctx& ctx, const Tensor& scale, const ConstTensor& amax, Flo
 // Delayed scaling of N tensors. history (N, H), newest first, becomes [amax, history without its
 // last]. scale (N) becomes the formula above for the largest amax in the new history, and is
 // unchanged if that is 0. A tensor with a non-finite amax keeps history and scale: its step is
-// skipped. Call it
-// once per step, after the step's amax is known: the scale is for the next step.
+// skipped. Call it once per step, after the step's amax is known: the scale is for the next step.
 void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,
                           const ConstTensor& amax, Float8Format format, int margin);
 
