@@ -205,7 +205,8 @@ std::string safetensors_header(const std::vector<SafetensorsSpec>& tensors,
   int64_t at = 0;
   std::set<std::string_view> names{"__metadata__"};
   for (const SafetensorsSpec& spec : tensors) {
-    TRIREME_CHECK(names.insert(spec.name).second, "tensor name twice or reserved: ", spec.name);
+    TRIREME_CHECK(names.insert(spec.name).second, "the tensor name \"", spec.name,
+                  "\" is reserved or used twice");
     int64_t bytes = 0;
     TRIREME_CHECK(tensor_bytes(spec.shape, dtype_size(spec.dtype), bytes), "the size of tensor ",
                   spec.name, " exceeds 63 bits");

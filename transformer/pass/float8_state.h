@@ -46,8 +46,8 @@ class Float8State {
   void allocate(Ctx& ctx);
 
   // The products of linear_forward() and its backward (engine/ops/gemm/gemm.h) for the layer with
-  // this weight. InputError unless inner sizes and columns are multiples of 16, and rows of 4 for
-  // blockwise.
+  // this weight. InputError unless inner sizes and columns are multiples of 16 and, for blockwise,
+  // rows are multiples of 4.
   void forward(Pass& pass, ParamHandle weight, const Tensor& y, const ConstTensor& x,
                const ConstTensor& w, const ConstTensor& bias);
   void backward_input(Pass& pass, ParamHandle weight, const Tensor& dx, const ConstTensor& dy,
