@@ -12,6 +12,7 @@ std::vector<OpCase> all_cases() {
            attention_cases,
            attention_sinks_cases,
            quantized_weight_cases,
+           compression_cases,
            cross_entropy_cases,
            divided_norm_cases,
            elementwise_cases,

@@ -19,6 +19,7 @@ std::vector<OpCase> activation_cases();
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> attention_sinks_cases();
 std::vector<OpCase> quantized_weight_cases();
+std::vector<OpCase> compression_cases();
 std::vector<OpCase> cross_entropy_cases();
 std::vector<OpCase> divided_norm_cases();
 std::vector<OpCase> elementwise_cases();

@@ -20,6 +20,7 @@ FAMILIES = {
     "moe": ["backend", "rows", "gemm", "loss"],
     "optimizer": ["backend"],
     "sampling": ["backend"],
+    "compression": ["backend"],
 }
 MAX_FLAT = 3  # files of engine/ops itself, which belong to no family
 FORM = re.compile(r"^(\w+)\.(h|cpp|kernels\.h|cpu\.h|cpu\.cpp|cu|cuda\.h|cuda\.cpp)$")
