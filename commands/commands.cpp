@@ -60,6 +60,7 @@ void add_bench_command(CLI::App& app, const CommandLine& line) {
   add_bench_decode(*bench);
   add_bench_steps(*bench);
   add_bench_comm(*bench, line);
+  add_bench_compress(*bench, line);
   add_bench_serve(*bench);
 }
 

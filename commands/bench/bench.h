@@ -5,6 +5,7 @@
 //   decode       decoding of one sequence
 //   steps        engine steps of a server, on the CPU
 //   comm         collectives
+//   compress     all-reduces of compressed gradients
 //   serve        any server under load
 // gemm, rows, ops, train and decode compare the times with limits of this machine, which they
 // measure in the same run.
@@ -26,6 +27,7 @@ CLI::App* add_bench_train(CLI::App& parent);
 CLI::App* add_bench_decode(CLI::App& parent);
 CLI::App* add_bench_steps(CLI::App& parent);
 CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line);
+CLI::App* add_bench_compress(CLI::App& parent, const CommandLine& line);
 CLI::App* add_bench_serve(CLI::App& parent);
 
 }  // namespace trireme

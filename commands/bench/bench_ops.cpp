@@ -52,7 +52,7 @@ class OpBench {
     for (const auto group :
          {&OpBench::norms, &OpBench::activations, &OpBench::moves, &OpBench::embeddings,
           &OpBench::attention, &OpBench::head, &OpBench::optimizer, &OpBench::few_rows,
-          &OpBench::serving, &OpBench::casts}) {
+          &OpBench::serving, &OpBench::casts, &OpBench::compression}) {
       (this->*group)();
       raise_ceiling(ctx_, ceiling_);
     }
@@ -219,6 +219,8 @@ class OpBench {
     time_paged_attention(timer_, t_);
     time_sampler(timer_);
   }
+
+  void compression() { time_compression(timer_); }
 
   // One pass to fp8 codes, plain and transposed, as products in fp8 need both.
   void casts() {

@@ -52,5 +52,7 @@ void time_paged_attention(OpTimer& timer, int64_t cached);
 // vocabulary size, and the per-token work of other request options. Logits are float32: on a CPU a
 // timer of another dtype times nothing.
 void time_sampler(OpTimer& timer);
+// Codes of float32 gradients for slow links; a timer of another dtype times nothing.
+void time_compression(OpTimer& timer);
 
 }  // namespace trireme

@@ -503,6 +503,12 @@ class Commands(advice.AdviceTest):
         self.follow("give at most 4G", [*comm, "--min", "8", "--max", "8G", "--ranks", "2"], [*comm, "--min", "8", *small])
         self.follow("give --ranks N, or use mpirun", [*comm, "--min", "8", "--max", "64"], [*comm, "--min", "8", *small])
         self.trireme(*comm, "--min", "8", "--max", "64", ranks=2)
+        compress = ["bench", "compress", "--iterations", "1"]
+        self.follow("give at least 4 bytes", [*compress, "--size", "3", "--ranks", "2"], [*compress, "--size", "4", "--ranks", "2"])
+        self.follow("give at most 4G", [*compress, "--size", "8G", "--ranks", "2"], [*compress, "--size", "4K", "--ranks", "2"])
+        self.follow("give a number above 0, at most 1", [*compress, "--size", "4K", "--ratio", "0", "--ranks", "2"],
+                    [*compress, "--size", "4K", "--ratio", "1", "--ranks", "2"])
+        self.follow("give --ranks N, or use mpirun", [*compress, "--size", "4K"], [*compress, "--size", "4K", "--ranks", "2"])
         experts = self.write("experts/config.json", (harness.SOURCE / "tests/golden/mixtral/config.json").read_text())
         self.write("dense/config.json", (harness.SOURCE / "tests/golden/llama/config.json").read_text())
         gemm = ["bench", "gemm", "--tokens", "8", "--model"]

@@ -49,6 +49,28 @@ class Bench(harness.CommandTest):
                 self.assertGreaterEqual(row["share_of_floor"], row["share_of_reading"], row)
                 self.assertAlmostEqual(row["gflops"], 2 * row["rows"] * 8192 * 2048 / row["ms"] * 1e-6)
 
+    def test_compress(self):
+        """Bytes by the formulas of docs/design/outer.md, for 64 rows of 1024 elements between two ranks."""
+        text, _ = self.trireme("bench", "compress", "--size", "256K", "--iterations", "2", "--ratio", "0.125", "--rank", "2",
+                               "--ranks", "2", "--json", timeout=300)
+        rows = json.loads(text)["rows"]
+        row, kept = 1024 * 4, 1024 // 8
+        # Each rank sends its half of the matrix in the first phase and of the sum in the second, as many bytes.
+        self.assertEqual({r["method"]: r["sent_bytes"] for r in rows}, {
+            "quantize, 8 bits": 2 * 32 * (4 * 4 + 1024), "quantize, 4 bits": 2 * 32 * (4 * 4 + 512),
+            "quantize, 1 bit": 2 * 32 * (4 + 128), "top_k, ratio 0.125": 2 * 32 * kept * 6,
+            "random_k, ratio 0.125": 2 * 32 * kept * 4,
+            # A whole matrix in one piece: rank 1 sends it, then rank 0 the sum.
+            "powersgd, rank 2": 2 * (64 + 1024) * 4})
+        errors = [r["error"] for r in rows]
+        self.assertTrue(0 < errors[0] < errors[1] < 0.3 < errors[2] < 1, errors)
+        for r in rows:
+            self.assertEqual(r["plain_sent_bytes"], 64 * row)
+            for key in ("ms", "plain_ms", "time_per_byte_ratio", "error"):
+                self.assertTrue(math.isfinite(r[key]) and r[key] > 0, r)
+        shown, _ = self.trireme("bench", "compress", "--size", "4K", "--iterations", "1", "--ranks", "2", timeout=300)
+        self.assertRegex(shown, r"(?m)^quantize, 1 bit +\d+ +\d+\.\d\dx ")
+
     def test_train_tells_micro_batch_and_update_apart(self):
         text, _ = self.trireme("bench", "train", "--model", "quickstart", "--batch", "1", "--sequence-length", "16",
                                "--steps", "1", "--micro-batches", "2", "--step-tokens", "48", "--whole-step", "--threads",
