@@ -100,7 +100,7 @@ CLI::App* add_show(CLI::App& parent) {
   command
       ->add_option(
           "--json", arguments->json,
-          "Output file of the schedule, JSON that --file and parallel.pipeline_schedule accept")
+          "Output file of the schedule (JSON), readable by --file and parallel.pipeline_schedule")
       ->type_name("FILE");
   command->footer(
       "docs/design/pipeline-parallelism.md explains the schedules and the file format.");

@@ -5,8 +5,9 @@
 
 For a review of the language by somebody who reads the texts for the first time: each ends with the question "read
 twice?". The seed, a commit (default: HEAD) or any other word, determines which texts of the working tree are drawn, by
-where they are and not by their wording: after a text is mended, the same seed draws it again. Help texts are those that
-the program prints for its commands or, where it is not built, the options in the sources. Tests are left out.
+where they are and not by their wording: after a text is mended, the same seed draws it again, unless a text before it
+in its file was added or removed. Help texts are those that the program prints for its commands or, where it is not
+built, the options in the sources. Tests are left out, and so are messages that are not arguments of a call in MESSAGE.
 """
 import argparse
 import hashlib
@@ -22,7 +23,7 @@ from source import code_only, files, literals, read  # noqa: E402
 PROGRAM = "build/release/trireme"
 NOT_PRODUCT = ("tests", "scripts")
 OPTION = re.compile(r"\badd_(?:option|flag|subcommand)\w*(?:<[^>]*>)?\(")
-MESSAGE = re.compile(r"\b(?:fail\w*|refuse\w*|log_(?:info|warning|error|debug)|TRIREME_CHECK|throw [\w:]+|report\w*\.(?:error|note))\(")
+MESSAGE = re.compile(r"\b(?:fail\w*|refuse\w*|log_(?:info|warning|error|debug)|TRIREME_CHECK|throw [\w:]+|TRIREME_UNREACHABLE|report\w*\.(?:error|note))\(")
 HELP_COLUMN = 30
 EVERY_COMMAND_HAS = ("-h,--help", "--help-all")
 
@@ -103,10 +104,19 @@ def help_texts(program):
 
 
 def full_hash(seed):
-    """The hash of the commit that the seed names, else the seed."""
-    found = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--verify", "--quiet", f"{seed}^{{commit}}"],
-                           capture_output=True, text=True, check=False)
-    return found.stdout.strip() if found.returncode == 0 else seed
+    """The hash of the commit that the seed names, else the seed; None for HEAD without a git history."""
+    try:
+        found = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--verify", "--quiet", f"{seed}^{{commit}}"],
+                               capture_output=True, text=True, check=False)
+    except OSError:
+        return None if seed == "HEAD" else seed
+    return found.stdout.strip() if found.returncode == 0 else None if seed == "HEAD" else seed
+
+
+def whole_number(text):
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
 
 
 def show(kind, texts, of):
@@ -117,23 +127,25 @@ def show(kind, texts, of):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", default="HEAD", help="commit, or any word (default: HEAD)")
-    parser.add_argument("--headers", type=int, default=40, help="number of headers (default: 40)")
-    parser.add_argument("--help-texts", type=int, default=20, help="number of help texts (default: 20)")
-    parser.add_argument("--messages", type=int, default=20, help="number of errors and log messages (default: 20)")
+    parser.add_argument("--seed", default="HEAD", help="commit or word that determines the sample (default: HEAD)")
+    parser.add_argument("--headers", type=whole_number, default=40, help="number of headers (default: 40)")
+    parser.add_argument("--help-texts", type=whole_number, default=20, help="number of help texts (default: 20)")
+    parser.add_argument("--messages", type=whole_number, default=20, help="number of errors and log messages (default: 20)")
     parser.add_argument("--binary", type=Path, help=f"program whose help texts are drawn (default: {PROGRAM}, if built)")
     options = parser.parse_args()
-    program = options.binary or ROOT / PROGRAM
+    program = (options.binary or ROOT / PROGRAM).resolve()
     if options.binary and not program.is_file():
-        parser.error(f"--binary {program}: no such file")
+        parser.error(f"--binary {options.binary}: no such file")
     seed = full_hash(options.seed)
+    if seed is None:
+        parser.error("no git history here: give --seed")
     sources = product({".cpp", ".h", ".cu"})
     built = program.is_file()
     kinds = [("header", headers([path for path in sources if path.suffix == ".h"]), options.headers),
              ("help text", help_texts(program) if built else
               calls_in([path for path in sources if path.parts[0] == "commands"], OPTION), options.help_texts),
              ("message", calls_in(sources, MESSAGE), options.messages)]
-    print(f"seed {seed}, help texts of {'the program' if built else 'the sources: the program is not built'}\n")
+    print(f"seed {seed}, help texts of {program if built else 'the sources: the program is not built'}\n")
     for kind, texts, count in kinds:
         show(kind, draw(seed, texts, count), len(texts))
 

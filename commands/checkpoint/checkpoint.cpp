@@ -257,11 +257,11 @@ void verify(const CheckpointArguments& arguments) {
               reader.manifest().shards.size(), format_bytes(bytes).c_str());
 }
 
-CLI::App* add_action(CLI::App& parent, const char* name, const char* description, const char* model,
-                     const std::shared_ptr<CheckpointArguments>& arguments,
+CLI::App* add_action(CLI::App& parent, const char* name, const char* description,
+                     const char* model_help, const std::shared_ptr<CheckpointArguments>& arguments,
                      void (*action)(const CheckpointArguments&)) {
   CLI::App* command = parent.add_subcommand(name, description);
-  add_model_option(*command, arguments->path, model);
+  add_model_option(*command, arguments->path, model_help);
   command->callback([arguments, action] { action(*arguments); });
   return command;
 }

@@ -205,9 +205,10 @@ void add_step_options(CLI::App& command, BenchTrainOptions& o) {
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
   command
-      .add_option("--step-tokens", o.step_tokens,
-                  "Tokens of the step whose time is derived from those of a micro-batch and an "
-                  "optimizer update")
+      .add_option(
+          "--step-tokens", o.step_tokens,
+          "Tokens per step, for which the step time is derived from the measured micro-batch "
+          "and optimizer update")
       ->capture_default_str()
       ->check(whole_number(1));
   command.add_flag("--whole-step", o.whole_step, "Also time one step of --step-tokens");

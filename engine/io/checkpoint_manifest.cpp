@@ -189,7 +189,7 @@ CheckpointTensor read_tensor(const Fields& fields, const std::vector<CheckpointS
   const std::string problem = check_box(whole_box(tensor.shape), tensor.shape);
   if (!problem.empty()) fail_input(what, ": ", problem);
   if (tensor.numel() > INT64_MAX / dtype_size(tensor.dtype))
-    fail_input(what, ": its size is too large for 63 bits");
+    fail_input(what, ": size exceeds 63 bits");
   for (const auto& slice : fields.list("slices")) {
     const std::string slice_what = concat(what, " slice ", tensor.slices.size());
     tensor.slices.push_back(read_slice(Fields(slice, slice_what), tensor, shards));

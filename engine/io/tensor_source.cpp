@@ -31,7 +31,7 @@ void TensorSource::read(const SourceTensor& tensor, int64_t begin,
                ", which is not supported for weights");
   const int64_t count = destination.numel();
   TRIREME_CHECK(begin >= 0 && count <= tensor.numel() - begin, tensor.name, ": ", count,
-                " elements from ", begin, " on, of only ", tensor.numel());
+                " elements from ", begin, " on exceed its ", tensor.numel());
   if (count == 0) return;
   const auto number = static_cast<size_t>(&tensor - tensors_.data());
   TRIREME_CHECK(number < tensors_.size(), tensor.name, " is not of ", path_);

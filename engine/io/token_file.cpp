@@ -237,7 +237,7 @@ int64_t TokenFile::document_begin(int64_t document) const {
 
 void TokenFile::copy_tokens(int64_t begin, int64_t count, int32_t* out) const {
   TRIREME_CHECK(begin >= 0 && count >= 0 && begin <= num_tokens_ && count <= num_tokens_ - begin,
-                count, " tokens from ", begin, " on, of only ", num_tokens_, " in ", prefix_);
+                count, " tokens from ", begin, " on exceed the ", num_tokens_, " in ", prefix_);
   const std::byte* from = data_.bytes().data() + begin * token_type_size(type_);
   const int64_t good = [&] {
     switch (type_) {

@@ -260,8 +260,8 @@ TokenDispatcher::InFlight TokenDispatcher::post_dispatch(Ctx& ctx, const Tensor&
   TRIREME_CHECK(received.size(1) == columns && received.dtype() == rows.dtype() &&
                     r.rows() <= received.size(0) && route.pairs <= rows.size(0),
                 "token dispatch: received is ", received.shape(), ", expected room for ", r.rows(),
-                " rows; rows is ", rows.shape(), ", expected ", route.pairs,
-                " of the same type and columns");
+                " rows; rows is ", rows.shape(), ", expected at least ", route.pairs,
+                " rows of equal type and width");
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
   // A single range is sent in place, without packing.
   ConstTensor sent = rows.slice(0, 0, 0);

@@ -25,9 +25,9 @@ Field& Field::at_most(double bound) {
   return *this;
 }
 
-Field& Field::size_range(size_t min_value, size_t max_value) {
-  min_size = min_value;
-  max_size = max_value;
+Field& Field::size_range(size_t least, size_t most) {
+  min_size = least;
+  max_size = most;
   return *this;
 }
 

@@ -50,7 +50,7 @@ struct Field {
   Field& range(double min_value, double max_value);
   Field& at_least(double bound);
   Field& at_most(double bound);
-  Field& size_range(size_t min_value, size_t max_value);
+  Field& size_range(size_t least, size_t most);
   Field& one_of(std::vector<std::string> choices);
 };
 

@@ -80,9 +80,9 @@ class RankSupervisor {
   // stage(): InputError with the message of the first rank that refuses, Error(kLostRank) when the
   // ranks are lost before or during the call.
   void stage(const StageRequest& request);
-  // Sets the path that ranks started from now on load. If the current ranks have not staged it,
-  // because others were lost during stage() and these have loaded the previous path since, they are
-  // restarted, so that all replicas have the same weights.
+  // Sets the path that ranks started from now on load. Ranks that restarted since stage(), and have
+  // loaded or are loading the previous path, are restarted, so that all replicas have the same
+  // weights.
   void commit(const StageRequest& request);
   // After commit(). Error(kLostRank) when the ranks are lost before or during the call. No effect
   // if the group has restarted since stage(): it has loaded the new weights already.

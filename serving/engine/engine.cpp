@@ -116,7 +116,7 @@ std::vector<SequenceId> Engine::add_siblings(
   return ids;
 }
 
-// When the hold ends, its release is queued: after its sequences.
+// Makes the end of the hold queue its release, after its sequences.
 const WeightsHold* Engine::attach_hold(const std::shared_ptr<WeightsHold>& hold) {
   if (hold == nullptr) return nullptr;
   hold->on_end(this, [this, ended = hold.get()] {

@@ -65,7 +65,7 @@ SequenceListener Replicas::with_replica(const Placement& placement,
 // Registers the hold on all engines, wherever its sequences will run. Otherwise the change of one
 // replica could wait for sequences that wait for the change of another.
 void Replicas::register_hold(const std::shared_ptr<WeightsHold>& hold) {
-  if (hold == nullptr || size() == 1 || hold->is_known()) return;
+  if (hold == nullptr || size() == 1 || hold->is_registered()) return;
   const std::lock_guard lock(order_);
   for (const auto& engine : engines_) engine->register_hold(hold);
 }

@@ -15,9 +15,9 @@ WeightsHold::~WeightsHold() {
 }
 
 void WeightsHold::on_end(const void* engine, std::function<void()> release) {
-  const bool known =
+  const bool registered =
       std::ranges::any_of(releases_, [&](const auto& r) { return r.first == engine; });
-  if (!known) releases_.emplace_back(engine, std::move(release));
+  if (!registered) releases_.emplace_back(engine, std::move(release));
 }
 
 }  // namespace trireme

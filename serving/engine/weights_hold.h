@@ -25,7 +25,7 @@ class WeightsHold {
   WeightsHold& operator=(const WeightsHold&) = delete;
 
   // True once an engine has registered it.
-  bool is_known() const { return !releases_.empty(); }
+  bool is_registered() const { return !releases_.empty(); }
   // Registers `release`, which is called when this hold ends; `engine` must still exist then. Later
   // calls for the same engine are ignored.
   void on_end(const void* engine, std::function<void()> release);

@@ -5,8 +5,8 @@
 // are sorted by the sum of their log-probabilities (descending; ties: earlier beam first, then
 // lower id). The first `width` candidates that do not end with a stop token are the beams of the
 // next round. A candidate that ends with a stop token is a finished completion if it is among the
-// first `width` of all candidates. A stop token before min_tokens makes no candidate. The
-// `width` completions with the highest scores are kept, where a stop token is one of the tokens:
+// first `width` of all candidates. A stop token before min_tokens makes no candidate. The `width`
+// completions with the highest scores are kept; a stop token counts as one of the tokens:
 //
 //   score = sum of the log-probabilities of its tokens / (number of its tokens)^length_penalty
 //

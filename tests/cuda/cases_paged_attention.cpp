@@ -16,7 +16,7 @@ struct Size {
   int64_t block_size = 16, max_blocks = 8;
   int64_t window = 0, padding = 0;
   bool packed = false;   // q is a slice of (T, H + 2 Hkv, D)
-  bool bounded = false;  // the longest context is passed
+  bool bounded = false;  // max_context_len is passed
   bool sinks = false;
   double soft_cap = 0;
   bool large = false;

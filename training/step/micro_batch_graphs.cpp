@@ -24,7 +24,7 @@ bool one_after_the_other(const RankProgram& program) {
 }
 
 std::string in_the_way(const RunConfig& config, const Groups& groups, const RankProgram& program,
-                       const Ctx& ctx, int64_t served) {
+                       const Ctx& ctx, int64_t graphed) {
   const Layout& layout = groups.layout;
   if (ctx.gpu->synchronous) return "cuda.synchronous waits after every launch";
   if (config.model.moe.experts > 0) return "the host reads the number of tokens of each expert";
@@ -35,7 +35,7 @@ std::string in_the_way(const RunConfig& config, const Groups& groups, const Rank
     return "tensor- and context-parallel ranks exchange tensors within a micro-batch";
   if (config.zero.stage >= 2) return "this ZeRO stage reduces gradients after each micro-batch";
   if (!one_after_the_other(program)) return "the schedule interleaves micro-batches";
-  if (served == 0) return "a step has one micro-batch, which reduces gradients during backward";
+  if (graphed == 0) return "a step has one micro-batch, which reduces gradients during backward";
   return "";
 }
 

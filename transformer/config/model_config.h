@@ -7,7 +7,7 @@
 //
 // A config.json must give most sizes; other absent keys have HuggingFace's defaults (gpt2: dropout
 // 0.1, tied head). Keys without effect on the results are ignored. A key that would change them in
-// a way that this program lacks is refused by name.
+// an unsupported way is refused by name.
 #pragma once
 
 #include <cstdint>

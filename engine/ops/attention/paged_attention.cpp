@@ -12,7 +12,7 @@ namespace trireme {
 namespace {
 
 static_assert(kPagedDropAlignment % cpu::kPagedKeys == 0,
-              "a cut sequence would be added in another order");
+              "dropping leading tokens would change the order of sums");
 
 // dtype: of the other operands.
 void check_pools(const Ctx& ctx, const char* op, const ConstTensor& k_pool,
@@ -60,8 +60,9 @@ void check_values(const cpu::PagedAttention<T>& a, int64_t blocks, int64_t max_k
   for (int64_t n = 0; n < a.sequences; ++n) {
     const int64_t queries = a.cu_q[n + 1] - a.cu_q[n], keys = a.lengths[n];
     TRIREME_CHECK(queries >= 0 && queries <= a.max_queries && queries <= keys && keys <= max_keys,
-                  op, ": sequence ", n, " has ", queries, " queries, at most ", a.max_queries,
-                  " and not more than keys, and ", keys, " keys, at most ", max_keys);
+                  op, ": sequence ", n, " has ", queries, " queries and ", keys,
+                  " keys, expected at most ", a.max_queries, " queries, at most ", max_keys,
+                  " keys and no more queries than keys");
     for (int64_t b = 0; b * a.block_size < keys; ++b) {
       const int32_t block = a.table[n * a.max_blocks + b];
       TRIREME_CHECK(block >= 0 && block < blocks, op, ": block ", block,

@@ -59,7 +59,7 @@ GemmProblem check_gemm(const Ctx& ctx, const Tensor& c, const ConstTensor& a, Tr
                 b.dtype(), ", expected one float type");
   const bool wider = c.dtype() == DType::kF32 && a.dtype() != DType::kF64;
   TRIREME_CHECK(c.dtype() == a.dtype() || wider, "gemm: C is ", c.dtype(), ", A and B are ",
-                a.dtype(), ", expected the same type or a wider C");
+                a.dtype(), ", expected the same type, or float32 for 16-bit A and B");
   if (args.bias.present()) {
     check_shape("gemm", "bias", args.bias, {g.n});
     check_dtype("gemm", "bias", args.bias, c.dtype());

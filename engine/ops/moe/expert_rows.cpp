@@ -117,7 +117,7 @@ void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
   check_operand(kOp, "all_rows", all_rows, DType::kI64, {tokens});
   check_operand(kOp, "dropped", dropped, DType::kI64, {1});
   TRIREME_CHECK(first >= 0 && first + own <= tokens, kOp, ": this rank has tokens ", first, " to ",
-                first + own, " of only ", tokens);
+                first + own, " of the batch's ", tokens);
   if (ctx.gpu != nullptr)
     return drop_on_gpu(ctx, experts, dropped, all_experts, all_rows, first, num_experts, capacity);
   const Activation order = ctx.allocate("experts.token_order", DType::kI64, {tokens});

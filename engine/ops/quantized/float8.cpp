@@ -152,7 +152,7 @@ void quantize_float8_transposed(Ctx& ctx, const Tensor& codes, const Tensor& inv
   check_operand(kOp, "inverse", inverse, DType::kF32, float8_inverse_shape(scaling, turned));
   const bool whole = scaling == Float8Scaling::kTensor;
   TRIREME_CHECK(scale.present() == whole, kOp,
-                ": expected a scale if it is one for all elements, else none");
+                ": expected `scale` with Float8Scaling::kTensor only");
   if (whole) check_operand(kOp, "scale", scale, DType::kF32, {1});
   if (ctx.planning() || (x.numel() == 0 && !whole)) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);

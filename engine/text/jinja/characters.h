@@ -1,10 +1,10 @@
 // Characters of template strings: UTF-8, which may contain marks.
 //
 // A mark is the byte 0xFF, which never occurs in UTF-8. It belongs to the character before it: it
-// is kept or removed with that character, and is neither counted nor compared. A split drops the
-// separator; if that had marks, the text after it starts with one, which then belongs to its first
-// character, so that the joined text still has a mark there. ConversationWriter marks the special
-// tokens spelled in messages.
+// is kept or removed with that character, and is neither counted nor compared. A split at a
+// separator, or a replacement, drops it; if it had marks, the text after it starts with one, which
+// then belongs to its first character, so that the joined text still has a mark there.
+// ConversationWriter marks the special tokens spelled in messages.
 #pragma once
 
 #include <cstdint>

@@ -35,8 +35,9 @@ class PeftAdapter : public ModelSource {
   // InputError for invalid files and for unsupported kinds of adapters.
   explicit PeftAdapter(const std::string& directory);
   const char* kind() const override { return "peft"; }
-  // Configuration that the adapters are read with. Its targets are target_modules or, if other keys
-  // select layers too or layers differ in rank or factor, the names of the adapted layers.
+  // Configuration that the adapters are read with. Its targets are target_modules or, if that is a
+  // pattern, other keys restrict it or layers differ in rank or factor, the names of the adapted
+  // layers.
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
   // Tensor and rows of the files that store an adapter's parameter, or that replace a parameter of
