@@ -305,11 +305,14 @@ void Engine::start(Incoming& one) {
     adapters_ = std::max(adapters_, one.sequence->adapter + 1);
     ids_.emplace(one.sequence.get(), one.id);
     running_.emplace(one.id, Running{one.sequence, one.listener});
-  } catch (const std::exception& e) {  // includes std::bad_alloc
+  } catch (const std::exception& e) {
     if (one.sequence == nullptr) return;
     scheduler_.cancel(*one.sequence);
     ids_.erase(one.sequence.get());
-    one.listener({.finish = FinishReason::kError, .error = failure_of(e)});
+    const bool no_memory = is_out_of_memory(e);
+    one.listener({.finish = FinishReason::kError,
+                  .error = no_memory ? Failure{kNoMemory} : failure_of(e),
+                  .may_retry = no_memory});
   }
 }
 
@@ -397,11 +400,8 @@ void Engine::step() {
   report.execute_seconds = seconds_since(last) - report.report_seconds;
   std::vector<Progress> all = scheduler_.done(plan, std::move(result));
   publish_counts();  // before the events: a client may read the counts right after its last one
-  for (Progress& progress : all) {
-    const int64_t tokens = std::ssize(progress.tokens);
-    if (tokens > 0 && progress.sequence->generated() <= tokens) ++report.first_tokens;
-    report_progress(progress);
-  }
+  for (Progress& progress : all) report_progress(progress);
+  report.first_tokens = std::exchange(first_tokens_, 0);
   report.report_seconds += seconds_since(last);
   scheduler_.report_step_seconds(std::chrono::duration<double>(last - begin).count());
   publish_counts();
@@ -425,6 +425,8 @@ void Engine::fail_step(const SchedulerOutput& plan, const Failure& failure, bool
 }
 
 void Engine::report_progress(Progress& progress) {
+  const int64_t tokens = std::ssize(progress.tokens);
+  if (tokens > 0 && progress.sequence->generated() <= tokens) ++first_tokens_;
   const auto id = ids_.find(progress.sequence.get());
   if (id == ids_.end()) return;
   const auto at = running_.find(id->second);

@@ -55,8 +55,8 @@ using SequenceId = uint64_t;
 struct StepReport {
   int64_t tokens = 0;  // tokens computed, draft tokens included
   int64_t sequences = 0;
-  // Sequences that got the first tokens of their completion. Not counted: those whose tokens are
-  // reported later, once their next grammar mask is ready.
+  // Sequences whose first completion tokens were reported since the previous StepReport, also those
+  // of earlier steps that waited for a grammar mask.
   int64_t first_tokens = 0;
   int64_t keys = 0;           // attended keys, summed over the tokens; ignores attention windows
   int64_t cached_tokens = 0;  // tokens in the cache after the step, summed over its sequences
@@ -193,7 +193,8 @@ class Engine {
   KvBlockPool pool_;
   Scheduler scheduler_;
   StepListener on_step_;
-  int failures_ = 0;  // failed steps in a row
+  int failures_ = 0;          // failed steps in a row
+  int64_t first_tokens_ = 0;  // StepReport::first_tokens of the next report
   std::unordered_map<SequenceId, Running> running_;
   std::unordered_map<const Sequence*, SequenceId> ids_;
   int32_t adapters_ = 0;  // largest adapter index used so far + 1

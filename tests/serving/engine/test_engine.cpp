@@ -182,6 +182,28 @@ TEST(Engine, RefusesOneRequestWithoutHarmToOthers) {
   EXPECT_EQ(good.wait(), FinishReason::kLength);
 }
 
+// Listener whose copy, made when a sequence starts, lacks memory.
+struct CopyLacksMemory {
+  explicit CopyLacksMemory(Recorder& to) : listener(to.listener()) {}
+  CopyLacksMemory(CopyLacksMemory&&) = default;
+  [[noreturn]] CopyLacksMemory(const CopyLacksMemory&) { throw std::bad_alloc(); }
+  CopyLacksMemory& operator=(const CopyLacksMemory&) = delete;
+  ~CopyLacksMemory() = default;
+  void operator()(SequenceEvent&& event) const { listener(std::move(event)); }
+  SequenceListener listener;
+};
+
+TEST(Engine, WantOfMemoryAtTheStartMayBeRetried) {
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  Recorder unlucky, other;
+  engine.add(request_of({1, 2}, 5), CopyLacksMemory(unlucky));
+  engine.add(request_of({1, 2}, 5), other.listener());
+  EXPECT_EQ(unlucky.wait(), FinishReason::kError);
+  EXPECT_EQ(unlucky.error, kNoMemory);
+  EXPECT_TRUE(unlucky.may_ask_again);
+  EXPECT_EQ(other.wait(), FinishReason::kLength);
+}
+
 class Failing final : public StepExecutor {
  public:
   StepOutput execute(const SchedulerOutput& plan) override {
@@ -380,7 +402,9 @@ struct ThreadRule final : TextRule {
 
 // The engine sleeps while all sequences wait for masks, and each mask wakes it.
 TEST(Engine, WaitsForMasks) {
-  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  int64_t first_tokens = 0;
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens,
+                [&](const StepReport& report) { first_tokens += report.first_tokens; });
   std::vector<Recorder> recorders(6);
   for (size_t i = 0; i < recorders.size(); ++i) {
     SequenceRequest request = request_of({static_cast<int32_t>(i), 1, 2}, 30);
@@ -393,6 +417,7 @@ TEST(Engine, WaitsForMasks) {
   }
   engine.between_steps([] {});
   EXPECT_EQ(engine.counts().used_blocks, 0);
+  EXPECT_EQ(first_tokens, 6);
 }
 
 // Grammar whose second mask never becomes ready.
