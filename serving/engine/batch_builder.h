@@ -16,9 +16,10 @@ struct LogitRow {
   int32_t scored;  // id of the prompt token to score; -1: samples the next token
   // Draft token that the previous row must have sampled for this row to be valid. -1: always valid.
   int32_t draft_token;
-  int64_t position;     // of the sampled or scored token
-  OutputToken outcome;  // set on the sampling rank, then broadcast to all (ModelExecutor)
-  float seconds = 0;    // of sampling or scoring on this rank's host; 0: not done there
+  int64_t position;  // of the sampled or scored token
+  // Both set on the sampling rank, then broadcast to all (ModelExecutor).
+  OutputToken outcome;
+  float seconds = 0;  // of sampling or scoring on the host; 0: not done there
 };
 
 class BatchBuilder {

@@ -17,6 +17,7 @@ constexpr int64_t kMaxLogitRows = 256;  // on the host at a time
 constexpr size_t kMaxPlans = 512;
 using Clock = std::chrono::steady_clock;
 
+constexpr size_t kRowNumbers = 5;  // of a row in share_outcomes(), without its top entries
 constexpr int32_t kNotChosen = kNothingLeft - 1;  // row after a rejected draft token
 
 double seconds_since(Clock::time_point begin) {
@@ -339,7 +340,8 @@ int64_t ModelExecutor::logprobs_of(const LogitRow& row) const {
 void ModelExecutor::share_outcomes() {
   if (alone()) return;
   const GroupCoord &tp = groups_->layout.tp, &pp = groups_->layout.pp;
-  // Per row: token, its log-probability, its rank, number of top entries, top entries.
+  // Per row: token, its log-probability, its rank, its sampling time, number of top entries, top
+  // entries. Then the step's sampling time.
   std::vector<double> message;
   const auto each = [&](const auto& row_and_numbers) {
     size_t at = 0;
@@ -347,35 +349,39 @@ void ModelExecutor::share_outcomes() {
       for (LogitRow& row : rows_[static_cast<size_t>(m)]) {
         const auto most = static_cast<size_t>(logprobs_of(row));
         row_and_numbers(row, at, most);
-        at += 4 + 2 * most;
+        at += kRowNumbers + 2 * most;
       }
     return at;
   };
   message.resize(each([](LogitRow&, size_t, size_t) {}));
+  if (message.empty()) return;
+  message.push_back(total_sampling_seconds_);
   const bool chose = pp.index == pp.size - 1 && tp.index == 0;
   if (chose)
     each([&](const LogitRow& row, size_t at, size_t) {
       message[at] = row.outcome.id;
       message[at + 1] = row.outcome.logprob;
       message[at + 2] = static_cast<double>(row.outcome.rank);
-      message[at + 3] = static_cast<double>(row.outcome.top.size());
+      message[at + 3] = static_cast<double>(row.seconds);
+      message[at + 4] = static_cast<double>(row.outcome.top.size());
       for (size_t i = 0; i < row.outcome.top.size(); ++i) {
-        message[at + 4 + 2 * i] = row.outcome.top[i].id;
-        message[at + 5 + 2 * i] = row.outcome.top[i].logprob;
+        message[at + kRowNumbers + 2 * i] = row.outcome.top[i].id;
+        message[at + kRowNumbers + 2 * i + 1] = row.outcome.top[i].logprob;
       }
     });
-  if (message.empty()) return;
   broadcast(message);
   if (chose) return;
   each([&](LogitRow& row, size_t at, size_t most) {
     row.outcome = {.id = static_cast<int32_t>(message[at]),
                    .logprob = message[at + 1],
                    .rank = static_cast<int64_t>(message[at + 2])};
-    const auto count = std::min(most, static_cast<size_t>(message[at + 3]));
+    row.seconds = static_cast<float>(message[at + 3]);
+    const auto count = std::min(most, static_cast<size_t>(message[at + 4]));
     for (size_t i = 0; i < count; ++i)
-      row.outcome.top.push_back(
-          {static_cast<int32_t>(message[at + 4 + 2 * i]), message[at + 5 + 2 * i]});
+      row.outcome.top.push_back({static_cast<int32_t>(message[at + kRowNumbers + 2 * i]),
+                                 message[at + kRowNumbers + 2 * i + 1]});
   });
+  total_sampling_seconds_ = message.back();
 }
 
 // Broadcasts from the sampling rank to all.

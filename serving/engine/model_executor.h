@@ -32,11 +32,10 @@ class ModelExecutor final : public StepExecutor {
   ModelExecutor(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
                 const ExecutorConfig& config);
 
-  // Runs one step. All ranks call it with the same plans and get the same result, except for the
-  // sampling times, which only the sampling rank has: the first tensor-parallel rank of the last
-  // stage. Only one rank samples: exp() may differ in the last bit between CPUs, so ranks that each
-  // sampled could diverge. The step's sequences are divided into min(stages, sequences)
-  // micro-batches.
+  // Runs one step. All ranks call it with the same plans and get the same result, sampling times
+  // included. Only one rank samples, the first tensor-parallel rank of the last stage: exp() may
+  // differ in the last bit between CPUs, so ranks that each sampled could diverge. The step's
+  // sequences are divided into min(stages, sequences) micro-batches.
   //
   // On a GPU, passes over one token of each sequence are padded to batches of 1, 2, 4, 8 or a
   // multiple of 8, at most limits.sequences, recorded as CUDA graphs, and replayed. Not if ranks

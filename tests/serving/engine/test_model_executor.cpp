@@ -194,30 +194,33 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
   });
 }
 
-// Sampling seconds by sequence, which determine the turns (serving/scheduler/sampling_turns.h).
+// Sampling seconds by sequence, which determine the turns (serving/scheduler/sampling_turns.h). The
+// scheduler may be on any rank.
 TEST(ModelExecutor, TimesTheChoices) {
-  run_threads(1, [](Communicator& world) {
-    test::Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF32);
-    KvBlockPool pool(40, test::kBlockTokens, 1);
-    Scheduler scheduler({.max_sequences = 4, .max_step_tokens = 4, .max_model_len = 40}, pool);
-    StepLimits limits{.tokens = 4, .sequences = 4, .length = 40, .blocks = 40};
-    limits.block_tokens = test::kBlockTokens;
-    ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
-    auto params = std::make_shared<SamplingParams>();
-    scheduler.add(std::make_shared<Sequence>(
-        SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .sampling_params = params, .max_tokens = 2}));
-    for (const bool samples : {false, true, true}) {  // four tokens of the prompt, the fifth, one
-      const SchedulerOutput plan = scheduler.next();
-      StepOutput outcome = executor.execute(plan);
-      ASSERT_EQ(outcome.sampling_seconds.size(), 1u);
-      EXPECT_EQ(outcome.sampling_seconds[0] > 0, samples);
-      if (samples) {
-        EXPECT_GE(outcome.total_sampling_seconds, static_cast<double>(outcome.sampling_seconds[0]));
+  for (const int stages : {1, 2})
+    run_threads(stages, [&](Communicator& world) {
+      test::Rank rank(test::tiny_model(ModelFamily::kLlama), {.pp = stages}, world, DType::kF32);
+      KvBlockPool pool(40, test::kBlockTokens, 1);
+      Scheduler scheduler({.max_sequences = 4, .max_step_tokens = 4, .max_model_len = 40}, pool);
+      StepLimits limits{.tokens = 4, .sequences = 4, .length = 40, .blocks = 40};
+      limits.block_tokens = test::kBlockTokens;
+      ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
+      auto params = std::make_shared<SamplingParams>();
+      scheduler.add(std::make_shared<Sequence>(
+          SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .sampling_params = params, .max_tokens = 2}));
+      for (const bool samples : {false, true, true}) {  // four tokens of the prompt, the fifth, one
+        const SchedulerOutput plan = scheduler.next();
+        StepOutput outcome = executor.execute(plan);
+        ASSERT_EQ(outcome.sampling_seconds.size(), 1u);
+        EXPECT_EQ(outcome.sampling_seconds[0] > 0, samples) << "rank " << world.rank();
+        if (samples) {
+          EXPECT_GE(outcome.total_sampling_seconds,
+                    static_cast<double>(outcome.sampling_seconds[0]));
+        }
+        scheduler.done(plan, std::move(outcome));
       }
-      scheduler.done(plan, std::move(outcome));
-    }
-    EXPECT_TRUE(scheduler.idle());
-  });
+      EXPECT_TRUE(scheduler.idle());
+    });
 }
 
 // Memory planned before the cache exists suffices for steps of every kind: prompts, chunks of
