@@ -219,7 +219,7 @@ bool TokenMasks::add_near(int32_t state, int64_t most, std::span<uint32_t> mask)
   for (const auto& [bytes, node] : found)
     if (bytes <= most)
       for (const int32_t id : trie_.tokens(node)) set_bit(mask, id);
-  return min_bytes <= most;
+  return !found.empty() && min_bytes <= most;
 }
 
 bool TokenMasks::prepare(int64_t max_work) {

@@ -388,6 +388,20 @@ TEST(TokenMasks, LeadToTheNearestEndWhereNoneIsNearEnough) {
   EXPECT_EQ(allowed(grammar->begin({kEnd}, 9)->mask(), 6), (std::vector<int32_t>{1, 4, 5}));
 }
 
+// No token begins an item, and the text after it has more bytes than tokens are left.
+TEST(TokenMasks, AStateWithoutATokenEndsTheTextHoweverFarItsEnd) {
+  const auto grammar =
+      CompiledGrammar::compile({GrammarSource::Kind::kGrammar,
+                                "root ::= \"(\" item \"))))\"\nitem ::= \"x\" | \"x\" item \"y\""},
+                               trie_of({"", "(", ")"}));
+  for (const int64_t max_tokens : {int64_t{3}, kManyTokens}) {
+    const auto reader = grammar->begin({kEnd}, max_tokens);
+    EXPECT_EQ(allowed(reader->mask(), 3), (std::vector<int32_t>{1}));
+    EXPECT_FALSE(reader->accept(1)) << max_tokens;
+    EXPECT_FALSE(reader->is_whole());
+  }
+}
+
 TEST(TokenMasks, EqualTokensAreAllowedTogether) {
   const auto grammar = CompiledGrammar::compile({GrammarSource::Kind::kChoice, "", {"yes", "yea"}},
                                                 trie_of({"", "y", "ye", "y", "yes!", "ea"}));
