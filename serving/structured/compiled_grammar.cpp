@@ -259,7 +259,9 @@ void CompiledGrammar::prepare() {
   // Which bound it was is unknown; a tenant's share is never larger than the memory of all.
   if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::ChargeResult::kShareIsFull);
   if (found.gave_up)
-    fail_input("the constraint allows too many parses of the same text: make it less ambiguous");
+    fail_input(
+        "the constraint takes too much work for a token mask, mostly from many parses of the same "
+        "text: make it less ambiguous or shorter");
   if (!found.can_continue)
     fail_input("no token of this model begins a text that satisfies the constraint");
 }
