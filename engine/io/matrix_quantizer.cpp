@@ -38,7 +38,8 @@ float largest_of(std::span<const float> values) {
 
 bool can_quantize(const Quantization& q, int64_t out, int64_t in) {
   if (q.method == Method::kFp8) return out * in % 4 == 0;
-  return q.group_size > 0 && in % q.group_size == 0 && out % numbers_in_word(q) == 0;
+  const int64_t packed = numbers_in_word(q);
+  return q.group_size > 0 && in % q.group_size == 0 && in % packed == 0 && out % packed == 0;
 }
 
 std::vector<SafetensorsSpec> quantized_parts(const Quantization& q, const std::string& name,

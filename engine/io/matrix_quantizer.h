@@ -17,9 +17,9 @@
 namespace trireme {
 
 // Whether a matrix (out, in) can be quantized by kGptq or kFp8. kGptq: group_size is positive (not
-// -1) and divides `in`, and outputs fill whole int32s (`out` is a multiple of 32 / bits). kFp8: the
-// number of elements, one byte each, is a multiple of 4, so that the next tensor in the file is
-// aligned.
+// -1) and divides `in`, and inputs and outputs fill whole int32s (`in` and `out` are multiples of
+// 32 / bits). kFp8: the number of elements, one byte each, is a multiple of 4, so that the next
+// tensor in the file is aligned.
 bool can_quantize(const Quantization& quantization, int64_t out, int64_t in);
 
 // Tensors that store the weight (out, in) of module `name`, in the order of

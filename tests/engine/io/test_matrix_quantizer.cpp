@@ -158,6 +158,10 @@ TEST(MatrixQuantizer, WhatFits) {
   Quantization one_group = kGptq4;  // all inputs: a form that is read, never written
   one_group.group_size = -1;
   EXPECT_FALSE(can_quantize(one_group, 8, 128));
+  Quantization small_groups = kGptq4;  // smaller than an int32
+  small_groups.group_size = 4;
+  EXPECT_TRUE(can_quantize(small_groups, 8, 16));
+  EXPECT_FALSE(can_quantize(small_groups, 8, 12));
 }
 
 }  // namespace
