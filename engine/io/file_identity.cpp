@@ -23,7 +23,9 @@ void add_bytes(ChecksumStream& sum, const std::string& file, std::ifstream& in, 
     sum.update(std::as_bytes(std::span(bytes.data(), static_cast<size_t>(in.gcount()))));
     begin += in.gcount();
   }
-  if (begin < end) fail_input("cannot read ", file, ": no data at byte ", begin);
+  if (begin < end)
+    fail_input("cannot read ", file, ": no data at byte ", begin,
+               "; copy the file again, or check its disk");
 }
 
 }  // namespace
