@@ -112,9 +112,9 @@ class DeviceAttachment {
 // rank exists.
 class Work {
  public:
-  Work() = default;   // no operation: done
-  void wait() const;  // returns when the operation is done; rethrows its error
-  bool done() const;
+  Work() = default;        // no operation: done
+  void wait() const;       // returns when the operation is done; rethrows its error
+  bool done() const;       // nothing is in progress; received data may be read after wait()
   double seconds() const;  // duration on the host; 0 until it ends, and always with NCCL
  private:
   friend class CommWorker;

@@ -9,7 +9,9 @@ class DevicePart {
   // Makes the context's main stream, not the host, wait for the operation. Call in the context's
   // thread once the host's part is done; may be called repeatedly. Throws if a rank is lost.
   virtual void wait() = 0;
-  virtual bool done() = 0;  // whether the device has finished the operation
+  // Whether the device has finished the work enqueued so far. wait() may enqueue more: the copy of
+  // a message that has arrived on the host.
+  virtual bool done() = 0;
 };
 
 }  // namespace trireme

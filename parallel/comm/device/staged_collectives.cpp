@@ -39,7 +39,7 @@ class Arrival final : public DevicePart {
     cuda::record(block_->copied, gpu_.main);
     block_.reset();
   }
-  bool done() override { return true; }
+  bool done() override { return true; }  // wait() enqueues the copy: nothing is in flight before
 
  private:
   cuda::Context& gpu_;
