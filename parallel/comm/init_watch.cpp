@@ -54,8 +54,10 @@ InitWatch::InitWatch(const LauncherInfo& launcher, double timeout_s,
   presence_ = open_presence_socket();
   sockaddr_un address{};
   const socklen_t size = presence_address(job_, launcher_.rank, address);
-  // Only needed for a message: if it fails, this rank counts as not arrived.
-  if (presence_ >= 0) ::bind(presence_, reinterpret_cast<const sockaddr*>(&address), size);
+  const bool named =
+      presence_ >= 0 && ::bind(presence_, reinterpret_cast<const sockaddr*>(&address), size) == 0;
+  // Only needed for a message: without its name this rank counts as not arrived.
+  if (!named && presence_ >= 0) ::close(std::exchange(presence_, -1));
   thread_ = std::thread([this] { loop(); });
 }
 
