@@ -93,6 +93,7 @@ void claim_ranks(int ranks) {
 }
 
 bool must_start_ranks(int ranks) {
+  if (ranks < 0) fail_input("--ranks ", ranks, " must be at least 1");
   const LauncherInfo launcher = detect_launcher();
   if (launcher.kind != Launcher::kNone) {
     join_console();
@@ -101,7 +102,6 @@ bool must_start_ranks(int ranks) {
                  launcher.ranks, "; leave --ranks out or make them equal");
     return false;
   }
-  if (ranks < 0) fail_input("--ranks ", ranks, " must be at least 1");
   if (const std::string mpirun = handed_down_mpirun(); ranks > 1 && !mpirun.empty())
     fail_input("--ranks ", ranks, ": ", mpirun,
                " started a rank without the variables of Open MPI ",

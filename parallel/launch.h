@@ -35,11 +35,11 @@ void join_console();
 // or a leader has started.
 void claim_ranks(int ranks);
 
-// True if a command that got --ranks N (0: not given) must start N ranks. False under a launcher;
-// there InputError if N is above 0 and not the launcher's number of ranks. Without a launcher,
-// false for N below 2, and InputError in three cases: N is negative; N is above 1 and the program
-// was built without MPI; N is above 1 and the mpirun of --ranks started this rank without Open
-// MPI's variables.
+// True if a command that got --ranks N (0: not given) must start N ranks. InputError if N is
+// negative. False under a launcher; there InputError if N is above 0 and not the launcher's number
+// of ranks. Without a launcher, false for N below 2, and for N above 1 InputError in two cases: the
+// program was built without MPI; the mpirun of --ranks started this rank without Open MPI's
+// variables.
 bool must_start_ranks(int ranks);
 // Prepares this process's environment for the mpirun at that path: adds variables that hand that
 // path and the console's target to the ranks, and removes those of the Slurm allocation, since all

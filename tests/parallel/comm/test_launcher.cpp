@@ -103,6 +103,7 @@ TEST(Launcher, RanksMustAgreeWithIt) {
   ensure_ranks(0, 0, nullptr);
   ensure_ranks(4, 0, nullptr);
   EXPECT_THROW(ensure_ranks(2, 0, nullptr), InputError);
+  EXPECT_THROW(ensure_ranks(-1, 0, nullptr), InputError);
 }
 
 TEST(Launcher, HandsTheConsoleDown) {
