@@ -92,7 +92,7 @@ std::string take_whole_events(std::string& pending, size_t seen) {
   size_t end = 0;
   const size_t from = seen - std::min<size_t>(seen, 2);  // the end of an event may have begun there
   const std::string_view rest = std::string_view(pending).substr(from);
-  for (const std::string_view blank : {"\n\n", "\n\r\n"})
+  for (const std::string_view blank : {"\n\n", "\n\r\n", "\r\r"})
     if (const size_t at = rest.rfind(blank); at != std::string::npos)
       end = std::max(end, from + at + blank.size());
   std::string out = pending.substr(0, end);

@@ -80,6 +80,11 @@ TEST(WholeEvents, EndWithABlankLine) {
   pending += "\n";
   EXPECT_EQ(take_whole_events(pending, 8), "data: c\n\n");
   EXPECT_EQ(pending, "");
+  pending = "data: a\r\rdata: b\r";
+  EXPECT_EQ(take_whole_events(pending, 0), "data: a\r\r");
+  pending += "\r";
+  EXPECT_EQ(take_whole_events(pending, 8), "data: b\r\r");
+  EXPECT_EQ(pending, "");
 }
 
 TEST(WholeEvents, AreFoundWhereverTheyAreCut) {
