@@ -48,12 +48,17 @@ std::vector<std::string> read_api_keys(const std::string& path) {
     log_warning("every user of this machine can read the API keys in ", path, ": chmod 600 ", path);
   std::vector<std::string> keys;
   constexpr char kSpace[] = " \t\r";
+  int64_t number = 0;
   for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (line.size() > kMaxLine)
+      fail_input("the file of API keys ", path, " has ", line.size(), " bytes in line ", number,
+                 "; put one key of at most ", kMaxLine, " bytes in each line");
     const size_t begin = line.find_first_not_of(kSpace);
-    if (line.size() <= kMaxLine && (begin == std::string::npos || line[begin] == '#')) continue;
-    if (line.size() > kMaxLine || keys.size() == kMaxKeys)
-      fail_input("the file of API keys ", path, " has a line of more than ", kMaxLine,
-                 " bytes, or more than ", kMaxKeys, " keys");
+    if (begin == std::string::npos || line[begin] == '#') continue;
+    if (keys.size() == kMaxKeys)
+      fail_input("the file of API keys ", path, " has more than ", kMaxKeys,
+                 " keys; remove those from line ", number, " on");
     keys.push_back(line.substr(begin, line.find_last_not_of(kSpace) - begin + 1));
   }
   if (keys.empty()) fail_input("the file of API keys ", path, " has no key");

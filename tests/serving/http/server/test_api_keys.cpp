@@ -74,10 +74,24 @@ TEST(ApiKeys, AreReadFromFiles) {
   for (int i = 0; i < 10'000; ++i) many += concat("key-", i, "\n");
   write(many + "# and no more\n");
   EXPECT_EQ(read_api_keys(path).size(), 10'000u);
-  write(many + "one-more\n");
-  EXPECT_THROW(read_api_keys(path), InputError);
-  write(std::string(5000, 'k'));
-  EXPECT_THROW(read_api_keys(path), InputError);
+  const auto refusal_of = [&](const std::string& text) {
+    write(text);
+    try {
+      read_api_keys(path);
+      return std::string();
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_TRUE(refusal_of(many + "one-more\n").ends_with("; remove those from line 10001 on"));
+  EXPECT_EQ(refusal_of(many), "");
+  for (const char* begin : {"", "#", " "}) {
+    const std::string long_line = begin + std::string(5000, 'k');
+    EXPECT_TRUE(refusal_of("one\n" + long_line)
+                    .ends_with(" bytes in line 2; put one key of at most 4096 bytes in each line"))
+        << begin;
+  }
+  EXPECT_EQ(refusal_of("one\n#" + std::string(4095, 'k')), "");
   EXPECT_THROW(read_api_keys(folder.path() + "/absent"), InputError);
   EXPECT_THROW(read_api_keys("/"), InputError);
 }
