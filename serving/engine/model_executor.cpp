@@ -9,6 +9,7 @@
 #include "engine/ops/gemm/gemm.h"
 #include "parallel/device.h"
 #include "parallel/pipeline/make_schedule.h"
+#include "transformer/pass/mode_scope.h"
 
 namespace trireme {
 namespace {
@@ -63,16 +64,14 @@ StepOutput ModelExecutor::execute(const SchedulerOutput& plan) {
   for (const SlotStart& start : plan.starts) sampler_.start(start);
   builder_.take(plan);
   write_batches(plan);
-  const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
+  const ModeScope mode(ctx_, Mode::kInfer);
   try {
     run();
     stage_.end();
   } catch (...) {
     stage_.abandon();
-    ctx_.mode = before;
     throw;
   }
-  ctx_.mode = before;
   // After the loss of a rank, a GPU computes on with undefined data in place of that rank's.
   if (groups_ != nullptr && ctx_.gpu != nullptr) groups_->world.check_alive();
   if (ctx_.gpu != nullptr) log_notes(*ctx_.gpu);
@@ -195,7 +194,7 @@ std::vector<int64_t> shares_of(int64_t tokens, int64_t parts, int64_t length, bo
 // also of sequences whose new tokens begin at the end of one, and so are in the most chunks.
 int64_t ModelExecutor::largest_step_bytes() {
   const int64_t sequences = std::min(limits_.sequences, limits_.tokens);
-  const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
+  const ModeScope mode(ctx_, Mode::kInfer);
   int64_t largest = 0;
   std::vector<PlannedPast> pasts = {PlannedPast::kNone, PlannedPast::kLongest};
   if (model_.config().attention_chunk > 0) pasts.push_back(PlannedPast::kChunkEnd);
@@ -204,7 +203,6 @@ int64_t ModelExecutor::largest_step_bytes() {
          {std::pair{sequences, true}, std::pair{sequences, false}, std::pair{int64_t{1}, true}})
       largest = std::max(
           largest, planned_bytes(shares_of(limits_.tokens, parts, limits_.length, alike), past));
-  ctx_.mode = before;
   return largest;
 }
 

@@ -1,9 +1,9 @@
 #include "transformer/model/sequence_logits.h"
 
 #include <numeric>
-#include <utility>
 
 #include "engine/ops/rows/transfer.h"
+#include "transformer/pass/mode_scope.h"
 
 namespace trireme {
 namespace {
@@ -47,14 +47,13 @@ std::vector<float> sequence_logits(const Model& model, ParameterStore& params, C
   tokens.chunks.cu_q = chunks_block.tensor(DType::kI32, Shape{std::ssize(chunks)});
   tokens.chunks.max_seqlen = std::min(count, chunk);
   tokens.sequence_length = tokens.uniform_length = tokens.max_seqlen = count;
-  const Mode before = std::exchange(ctx.mode, Mode::kInfer);
+  const ModeScope mode(ctx, Mode::kInfer);
   Pass pass{.ctx = ctx, .params = params, .tokens = tokens, .groups = &groups};
   const int64_t vocabulary = model.config().vocab_size;
   const DType dtype = params.gradient_dtype();  // float32, or float64 of float64 weights
   const Buffer block("logits", count * vocabulary * dtype_size(dtype), ctx.memory());
   const Tensor logits = block.tensor(dtype, Shape{count, vocabulary});
   model.logits(pass, model.forward(pass, 0, {}, nullptr, Recompute::kNone), logits);
-  ctx.mode = before;
   if (dtype == DType::kF32) return to_host<float>(ctx, logits);
   const std::vector<double> values = to_host<double>(ctx, logits);
   return {values.begin(), values.end()};
