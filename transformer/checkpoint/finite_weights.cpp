@@ -10,6 +10,15 @@
 #include "transformer/model/model.h"
 
 namespace trireme {
+namespace {
+
+template <class T>
+bool all_finite(const Tensor& tensor) {
+  const std::span<const T> values(tensor.as<T>(), static_cast<size_t>(tensor.numel()));
+  return std::ranges::all_of(values, [](T x) { return std::isfinite(x); });
+}
+
+}  // namespace
 
 std::string find_non_finite(Ctx& ctx, const ParameterStore& store, bool adapters) {
   const Buffer found("index of a non-finite element", sizeof(int64_t), ctx.memory());
@@ -30,13 +39,10 @@ std::string find_non_finite(Ctx& ctx, const ParameterStore& store, bool adapters
 
 std::string find_non_finite(const Model& model) {
   if (model.routers() == nullptr) return "";
-  for (const RouterState::Named& named : model.routers()->saved()) {
-    if (named.tensor.dtype() != DType::kF32) continue;
-    const std::span<const float> values(named.tensor.as<float>(),
-                                        static_cast<size_t>(named.tensor.numel()));
-    if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); }))
+  for (const RouterState::Named& named : model.routers()->saved())
+    if (const Tensor& t = named.tensor;
+        !(t.dtype() == DType::kF64 ? all_finite<double>(t) : all_finite<float>(t)))
       return concat(named.name, " has elements that are not finite");
-  }
   return "";
 }
 

@@ -14,8 +14,8 @@ class Model;
 // checks the rank's own part; skips quantized weights, which are checked while they are quantized.
 // adapters: checks adapters only. Reads every value once, in place.
 std::string find_non_finite(Ctx& ctx, const ParameterStore& store, bool adapters = false);
-// The same for the float32 selection biases of the model's routers; the message ends with "not
-// finite". Those of a float64 model are not checked.
+// The same for the state of the model's routers (RouterState::saved()); the message ends with "not
+// finite".
 std::string find_non_finite(const Model& model);
 
 }  // namespace trireme

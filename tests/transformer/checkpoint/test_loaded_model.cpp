@@ -34,8 +34,8 @@ TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
 }
 
 // Error of loading a copy of a golden model, one of whose tensors has an infinite element.
-std::string refusal_of_infinity(const std::string& golden, const std::string& tensor,
-                                bool allowed) {
+std::string refusal_of_infinity(const std::string& golden, const std::string& tensor, bool allowed,
+                                std::optional<DType> dtype) {
   const ScratchDirectory dir;
   std::filesystem::copy(golden_folder(golden), dir / "m");
   const std::string path = dir / "m/model.safetensors";
@@ -49,7 +49,7 @@ std::string refusal_of_infinity(const std::string& golden, const std::string& te
   std::ofstream(path, std::ios::binary) << file;
   const auto world = make_world({});
   return refusal([&] {
-    LoadedModel loaded(dir / "m", world->world());
+    LoadedModel loaded(dir / "m", world->world(), dtype);
     if (allowed) loaded.allow_non_finite();
     Ctx ctx(1, "test");
     loaded.load(ctx, Layout{}, 8);
@@ -58,11 +58,12 @@ std::string refusal_of_infinity(const std::string& golden, const std::string& te
 
 TEST(LoadedModelOfOthers, WeightsAreFinite) {
   for (const char* tensor :
-       {"model.embed_tokens.weight", "model.layers.1.mlp.gate.e_score_correction_bias"}) {
-    expect_says(refusal_of_infinity("deepseek_v3", tensor, false),
-                {"not finite", "--allow-non-finite"});
-    EXPECT_EQ(refusal_of_infinity("deepseek_v3", tensor, true), "");
-  }
+       {"model.embed_tokens.weight", "model.layers.1.mlp.gate.e_score_correction_bias"})
+    for (const std::optional<DType> dtype : {std::optional<DType>(), {DType::kF64}}) {
+      expect_says(refusal_of_infinity("deepseek_v3", tensor, false, dtype),
+                  {"not finite", "--allow-non-finite"});
+      EXPECT_EQ(refusal_of_infinity("deepseek_v3", tensor, true, dtype), "");
+    }
 }
 
 TEST(LoadedModelOfOthers, OtherWeightsNeedTheirRoom) {
