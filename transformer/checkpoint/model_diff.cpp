@@ -75,14 +75,21 @@ int64_t numel_of(const Item& item) {
   return n;
 }
 
+// Maximum in which NaN is larger than any number.
+void raise(double& largest, double value) {
+  if (!(value <= largest) && !std::isnan(largest)) largest = value;
+}
+
 void compare_values(const double* a, const double* b, int64_t n, double tolerance,
                     TensorDifference& out) {
   for (int64_t i = 0; i < n; ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
     const double absolute = std::abs(a[i] - b[i]);
-    const double relative = absolute / std::max(std::abs(a[i]), std::abs(b[i]));
-    out.largest_absolute = std::max(out.largest_absolute, absolute);
-    out.largest_relative = std::max(out.largest_relative, relative);
+    // Not NaN if one of the values is infinite.
+    const double relative =
+        std::isinf(absolute) ? absolute : absolute / std::max(std::abs(a[i]), std::abs(b[i]));
+    raise(out.largest_absolute, absolute);
+    raise(out.largest_relative, relative);
     if (!(relative <= tolerance)) ++out.differing;
   }
 }

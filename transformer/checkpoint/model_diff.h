@@ -23,7 +23,8 @@ struct TensorDifference {
   // Elements of the tensor in `a`, and those of them that differ by more than the tolerance. Both
   // are 0 for a tensor in only one model; with different shapes no values are compared.
   int64_t elements = 0, differing = 0;
-  // Largest differences over all elements. Relative: to the larger magnitude of the two values.
+  // Largest differences over all elements. Relative: to the larger magnitude of the two values. NaN
+  // if an element is NaN in one model only.
   double largest_absolute = 0, largest_relative = 0;
 };
 

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
@@ -35,6 +37,31 @@ TEST(ModelCopies, DiffFindsWhatDiffers) {
   const ModelDiff rounded = diff_models(dir / "a/model.safetensors", dir / "b/model.safetensors",
                                         {.tolerance = 1.0 / 128});
   EXPECT_EQ(rounded.differences.size(), 3U) << "bfloat16 keeps 8 bits";
+}
+
+TEST(ModelCopies, DiffReportsNaNAndInfinity) {
+  const ScratchDirectory dir;
+  HfFiles files("llama", DType::kF32);
+  files.write(dir / "a");
+  const double infinity = std::numeric_limits<double>::infinity();
+  auto& norm = files.tensors["model.norm.weight"].values;
+  norm[1] = infinity;
+  files.write(dir / "infinite");
+  norm[3] = std::nan("");
+  norm[5] *= 1.5;
+  files.write(dir / "nan");
+  const auto difference_to = [&](const char* other) {
+    const ModelDiff diff = diff_models(dir / "a", dir / other, {.tolerance = 0.9});
+    EXPECT_EQ(diff.differences.size(), 1U);
+    return diff.differences.at(0);
+  };
+  const TensorDifference to_infinity = difference_to("infinite"), to_nan = difference_to("nan");
+  EXPECT_EQ(to_infinity.differing, 1);
+  EXPECT_EQ(to_infinity.largest_absolute, infinity);
+  EXPECT_EQ(to_infinity.largest_relative, infinity);
+  EXPECT_EQ(to_nan.differing, 2);
+  EXPECT_TRUE(std::isnan(to_nan.largest_absolute));
+  EXPECT_TRUE(std::isnan(to_nan.largest_relative));
 }
 
 // A GPT-2 from a hub has tensor names without the prefix; exports have it.
