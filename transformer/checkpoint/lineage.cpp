@@ -109,7 +109,7 @@ std::string find_base(const std::string& checkpoint, const std::string& load) {
   if (!lineage.base_relative.empty())
     places.push_back((saved / lineage.base_relative).lexically_normal().string());
   // Earlier versions: `load` is relative to the parent of the run's folder.
-  places.push_back((saved.parent_path().parent_path() / load).string());
+  if (!load.empty()) places.push_back((saved.parent_path().parent_path() / load).string());
   std::set<std::string> seen{""};
   std::string others;
   std::error_code ignored;
@@ -119,7 +119,7 @@ std::string find_base(const std::string& checkpoint, const std::string& load) {
       return found;
     others += concat(place, " is another model, ");
   }
-  if (lineage.base_identity.empty()) return find_model(load);
+  if (lineage.base_identity.empty()) return find_model(load.empty() ? lineage.base : load);
   fail_input(tie(checkpoint, lineage), ", which is not found: ", others,
              "nothing else is at its old paths; put it back, or name its path: checkpoint.load in "
              "training, trireme checkpoint merge-lora MODEL ",

@@ -39,11 +39,11 @@ CheckpointLineage lineage_from_json(const Json& state);
 CheckpointLineage read_lineage(const CheckpointReader& reader);
 
 // Returns the path of the base model that a checkpoint depends on. Searches, in this order: `load`
-// (checkpoint.load of its run), the recorded path, the recorded path relative to the folder of
-// checkpoints, and `load` relative to the parent of the run's folder. Returns the first model with
-// the recorded identity; in a run directory it may be any checkpoint, newer ones first. If no
-// identity was recorded, returns find_model() of the first path that exists. InputError if none
-// matches.
+// (checkpoint.load of its run; may be empty), the recorded path, the recorded path relative to the
+// folder of checkpoints, and `load` relative to the parent of the run's folder. Returns the first
+// model with the recorded identity; in a run directory it may be any checkpoint, newer ones first.
+// If no identity was recorded, returns find_model() of the first path that exists. InputError if
+// none matches.
 std::string find_base(const std::string& checkpoint, const std::string& load);
 // The same, searching `path` only.
 std::string find_base_at(const std::string& path, const std::string& checkpoint);

@@ -54,5 +54,34 @@ TEST(CheckpointLineage, CheckpointsAreKnownByTheirManifests) {
   EXPECT_NE(identity("one"), identity("half"));
 }
 
+// A run without checkpoint.load: the folder of all runs is not taken for its base.
+TEST(CheckpointLineage, ABaseIsNotSoughtAtAnEmptyPath) {
+  const ScratchDirectory dir;
+  const std::string gone = dir / "gone";
+  const float value = 1;
+  const CheckpointPart part{.kind = "parameter",
+                            .name = "w",
+                            .shape = {1},
+                            .box = {},
+                            .data = ConstTensor(&value, DType::kF32, Shape{1})};
+  CheckpointLineage lineage;
+  lineage.base = gone;
+  lineage.base_identity = "0123456789abcdef";
+  const auto refusal_of = [&](const CheckpointLineage& saved) {
+    const SavedCheckpoint checkpoint = save_checkpoint(
+        {.root = dir / "runs/one/checkpoints"}, {part}, {{"origin", lineage_to_json(saved)}});
+    try {
+      return find_base(checkpoint.directory, "");
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::string why = refusal_of(lineage);
+  EXPECT_NE(why.find("was trained with base model " + gone), std::string::npos) << why;
+  EXPECT_EQ(why.find("is another model"), std::string::npos) << why;
+  lineage.base_identity = "";
+  EXPECT_TRUE(refusal_of(lineage).starts_with(gone + ": no such run"));
+}
+
 }  // namespace
 }  // namespace trireme::test::test_lineage
