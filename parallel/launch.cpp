@@ -93,10 +93,10 @@ void claim_ranks(int ranks) {
 }
 
 bool must_start_ranks(int ranks) {
+  join_console();
   if (ranks < 0) fail_input("--ranks ", ranks, " must be at least 1");
   const LauncherInfo launcher = detect_launcher();
   if (launcher.kind != Launcher::kNone) {
-    join_console();
     if (ranks > 0 && ranks != launcher.ranks)
       fail_input("--ranks ", ranks, " disagrees with ", launcher.name, ", which started ",
                  launcher.ranks, "; leave --ranks out or make them equal");

@@ -24,8 +24,8 @@ std::string_view forwarded_body(const HttpRequest& request);
 Headers forwarded_headers(const Headers& headers);
 
 // Removes and returns the bytes of `pending` up to the end of its last complete event, so that
-// something may be inserted between events. Lines end with LF, CRLF or CR, the same in the whole
-// stream. seen: number of leading bytes already scanned without finding the end of an event.
+// something may be inserted between events. Lines end with LF or CRLF, or all with CR. seen: number
+// of leading bytes already scanned without finding the end of an event.
 std::string take_whole_events(std::string& pending, size_t seen);
 
 // True if the path has a segment "." or "..", also percent-encoded or with backslashes: a server

@@ -260,8 +260,7 @@ void CompiledGrammar::prepare() {
   if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::ChargeResult::kShareIsFull);
   if (found.gave_up)
     fail_input(
-        "the constraint takes too much work for a token mask, mostly from many parses of the same "
-        "text: make it less ambiguous or shorter");
+        "a token mask of the constraint exceeds the work limit: make it less ambiguous or shorter");
   if (!found.can_continue)
     fail_input("no token of this model begins a text that satisfies the constraint");
 }

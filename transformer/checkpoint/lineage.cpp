@@ -119,7 +119,7 @@ std::string find_base(const std::string& checkpoint, const std::string& load) {
       return found;
     others += concat(place, " is another model, ");
   }
-  if (lineage.base_identity.empty()) return find_model(load.empty() ? lineage.base : load);
+  if (lineage.base_identity.empty() && !load.empty()) return find_model(load);
   fail_input(tie(checkpoint, lineage), ", which is not found: ", others,
              "nothing else is at its old paths; put it back, or name its path: checkpoint.load in "
              "training, trireme checkpoint merge-lora MODEL ",

@@ -24,7 +24,8 @@ struct TensorDifference {
   // are 0 for a tensor in only one model; with different shapes no values are compared.
   int64_t elements = 0, differing = 0;
   // Largest differences over all elements. Relative: to the larger magnitude of the two values. NaN
-  // if an element is NaN in one model only.
+  // if an element is NaN in one model only; infinite if one is infinite and the other a number or
+  // the opposite infinity.
   double largest_absolute = 0, largest_relative = 0;
 };
 

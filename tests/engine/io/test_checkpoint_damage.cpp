@@ -177,7 +177,7 @@ TEST(HostileManifest, IsRefusedByName) {
          j["tensors"][0]["shape"] = {huge, huge};
        }},
       {"dimension", [](Json& j) { j["tensors"][0]["shape"] = {4}; }},
-      {"too large", [=](Json& j) { j["tensors"][0]["shape"] = {huge}; }},
+      {"exceeds 63 bits", [=](Json& j) { j["tensors"][0]["shape"] = {huge}; }},
       {"stored nowhere", [](Json& j) { j["tensors"][0]["slices"] = Json::array(); }},
       {"stored nowhere", [](Json& j) { j["tensors"][0]["slices"].erase(1); }},
       {"stored twice", [=](Json& j) { slice(j, 1)["end"] = 6, slice(j, 1)["bytes"] = 24; }},

@@ -88,17 +88,18 @@ TEST(WholeEvents, EndWithABlankLine) {
 }
 
 TEST(WholeEvents, AreFoundWhereverTheyAreCut) {
-  const std::string text = "data: a\n\ndata: b\r\n\r\n: ping\n\n";
-  for (size_t step = 1; step < text.size(); ++step) {
-    std::string pending, taken;
-    for (size_t at = 0, seen = 0; at < text.size(); at += step, seen = pending.size()) {
-      pending += text.substr(at, step);
-      taken += take_whole_events(pending, seen);
-      EXPECT_EQ(pending.find("\n\n"), std::string::npos);
-      EXPECT_EQ(pending.find("\n\r\n"), std::string::npos);
+  for (const std::string text :
+       {"data: a\n\ndata: b\r\n\r\n: ping\n\n", "data: a\r\rdata: b\r\r: ping\r\r"})
+    for (size_t step = 1; step < text.size(); ++step) {
+      std::string pending, taken;
+      for (size_t at = 0, seen = 0; at < text.size(); at += step, seen = pending.size()) {
+        pending += text.substr(at, step);
+        taken += take_whole_events(pending, seen);
+        for (const char* end : {"\n\n", "\n\r\n", "\r\r"})
+          EXPECT_EQ(pending.find(end), std::string::npos);
+      }
+      EXPECT_EQ(taken, text) << step;
     }
-    EXPECT_EQ(taken, text) << step;
-  }
 }
 
 TEST(Climbs, WhateverTheSpelling) {
