@@ -272,8 +272,10 @@ void Engine::accept(Incoming& one) {
   const auto hold = holds_.find(one.hold);
   Failure failed = failure();
   if (failed.empty() && hold != holds_.end() && hold->second) failed = weights_change();
-  if (!failed.empty())
+  if (!failed.empty()) {
+    scheduler_.cancel(*one.sequence);  // no sibling waits for it
     return one.listener({.finish = FinishReason::kError, .error = failed, .may_retry = true});
+  }
   // Sequences of a registered hold still start: the change waits for them.
   if (change_ && hold == holds_.end())
     held_.push_back(std::move(one));
@@ -288,7 +290,11 @@ void Engine::release(const WeightsHold* hold) {
 }
 
 void Engine::take_back(SequenceId id) {
-  std::erase_if(held_, [&](const Incoming& one) { return one.id == id; });
+  std::erase_if(held_, [&](const Incoming& one) {
+    if (one.sequence == nullptr || one.id != id) return false;
+    scheduler_.cancel(*one.sequence);  // its siblings no longer wait for it
+    return true;
+  });
   const auto at = running_.find(id);
   if (at == running_.end()) return;
   scheduler_.cancel(*at->second.sequence);

@@ -170,6 +170,40 @@ TEST_F(ChangeWeights, CancelsWhatWaitsForIt) {
   EXPECT_EQ(engine->counts().used_blocks, 0);
 }
 
+// The others compute the prompt that they waited for.
+TEST_F(ChangeWeights, SiblingsOfACancelledSequenceStartAfterIt) {
+  executor_->max_steps = 1;
+  std::promise<void> began;
+  auto before = write(kPrompt, 5, &began);
+  began.get_future().wait();
+  auto changed = engine->change_weights(Handover::kWait, [this] { executor_->is_new = true; });
+  std::vector<Completion> completions(3);
+  std::vector<std::promise<void>> ended(completions.size());
+  const std::vector<SequenceId> ids = engine->add_siblings(
+      {.prompt = kPrompt, .sampling_params = std::make_shared<SamplingParams>(), .max_tokens = 5},
+      completions.size(), [&](size_t i) {
+        return [&, i](SequenceEvent&& event) {
+          for (const OutputToken& token : event.tokens) completions[i].tokens.push_back(token.id);
+          completions[i].error = event.error.why;
+          if (event.finish) ended[i].set_value();
+        };
+      });
+  engine->cancel(ids[0]);
+  executor_->max_steps = INT64_MAX;
+  changed.get();
+  EXPECT_TRUE(before.get().is_all(0));
+  for (size_t i : {1, 2}) {
+    ASSERT_TRUE(comes(ended[i].get_future()));
+    EXPECT_EQ(completions[i].error, "");
+    EXPECT_EQ(completions[i].tokens.size(), 5u);
+    EXPECT_TRUE(completions[i].is_all(1));
+  }
+  engine->between_steps([] {});
+  EXPECT_TRUE(completions[0].tokens.empty());
+  EXPECT_EQ(engine->failure().why, "");
+  EXPECT_EQ(engine->counts().used_blocks, 0);
+}
+
 TEST_F(ChangeWeights, WaitsForWhatBelongsTogether) {
   auto search = std::make_shared<WeightsHold>();
   EXPECT_TRUE(write({1}, 1, nullptr, search).get().is_all(0));
