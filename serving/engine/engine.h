@@ -109,9 +109,8 @@ class Engine {
                  const std::shared_ptr<WeightsHold>& hold = nullptr);
   // Submits n sequences with the same prompt; sequence i has random stream request.draw + i. The
   // first computes the prompt; with prefix caching the others start once its full blocks are
-  // cached. Only the first reports prompt log-probabilities, usually before any event of the
-  // others. These may come first while it waits for a mask (scheduler.h) or for sampling time
-  // (sampling_turns.h).
+  // cached. Only the first reports prompt log-probabilities, all of them before any token of the
+  // others, unless it ends before.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of,
                                        const std::shared_ptr<WeightsHold>& hold = nullptr);

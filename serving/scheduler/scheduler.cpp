@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
@@ -246,11 +247,14 @@ std::vector<Progress> Scheduler::settle() {
   return out;
 }
 
+// False once the first sibling has ended, or its prompt is in the prefix cache, if there is one,
+// and its last prompt log-probabilities are in flight: their result precedes this sequence's.
 bool Scheduler::waits_for_sibling(const Sequence& s) const {
   const Sequence* first = s.sibling.get();
-  if (first == nullptr || !config_.prefix_caching || first->state == Sequence::State::kEnded)
-    return false;
-  return first->published < (s.prompt_tokens - 1) / pool_.block_tokens();
+  if (first == nullptr || first->state == Sequence::State::kEnded) return false;
+  if (first->sampling_params->prompt_logprobs >= 0 && first->scored + 1 < s.prompt_tokens)
+    return true;
+  return config_.prefix_caching && first->published < (s.prompt_tokens - 1) / pool_.block_tokens();
 }
 
 bool Scheduler::may_start(Sequence& s) {
@@ -389,7 +393,11 @@ std::vector<Progress> Scheduler::done(const SchedulerOutput& plan, StepOutput re
     if (part.embeds) progress.embedding = std::move(result.embeddings.at(embedded++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
     advance(progress, part, starts, std::span(result.sampled).subspan(first, chosen - first));
-    if (!progress.finish && sequence->unsettled)
+    const bool held = !progress.finish && sequence->unsettled;
+    // Prompt log-probabilities do not wait for the mask: siblings may get tokens before it.
+    if (held && !progress.prompt.empty())
+      out.push_back({.sequence = sequence, .prompt = std::exchange(progress.prompt, {})});
+    if (held)
       held_.push_back(std::move(progress));
     else if (progress.has_results())
       out.push_back(std::move(progress));

@@ -12,7 +12,7 @@
 // again later, except those whose published blocks are still in the cache.
 //
 // A sequence whose grammar mask is not ready (RuleReader::State::kPending) waits, keeping its slot
-// and blocks, while others continue. settle() reports the result of its last step once the mask is
+// and blocks, while others continue. settle() reports the tokens of its last step once the mask is
 // ready.
 //
 // While sequences of several tenants decode, those of tenants whose tokens take long to sample take
@@ -99,8 +99,8 @@ class Scheduler {
   // Returns the progress of sequences whose masks have become ready, or cannot be made. Call before
   // next().
   std::vector<Progress> settle();
-  // Applies the result of a step and returns the progress of its sequences that have results. Those
-  // whose next mask is not ready follow in settle().
+  // Applies the result of a step and returns the progress of its sequences that have results. The
+  // tokens of those whose next mask is not ready follow in settle().
   std::vector<Progress> done(const SchedulerOutput& plan, StepOutput result);
   // Replaces done() for a failed step: ends its sequences and returns them.
   std::vector<std::shared_ptr<Sequence>> failed(const SchedulerOutput& plan);

@@ -35,7 +35,8 @@ struct SequenceRequest {
   std::string salt = {};    // prefixes are shared only among sequences with equal salts
   std::string tenant = {};  // for fair sharing of sampling time (sampling_turns.h)
   uint64_t draw = 0;        // draw_of(): sequences that share a SamplingParams sample differently
-  // Sequence of the same prompt to compute first: this one then finds the prompt in the cache.
+  // Sequence of the same prompt to compute first: this one then finds the prompt in the cache. Its
+  // results follow the prompt log-probabilities of that one.
   std::shared_ptr<Sequence> sibling = {};
   int32_t adapter = -1;                       // index of the LoRA adapter; -1: base model
   std::shared_ptr<const TextRule> rule = {};  // constraint on the completion; nullptr: none

@@ -14,10 +14,14 @@ constexpr double kPlain = 0.001;  // seconds per token of plain sampling
 
 // Server whose sampling and model take the test's seconds, on one thread.
 struct TimedServer {
-  explicit TimedServer(double model_seconds)
+  explicit TimedServer(double model_seconds, bool prefix_caching = true)
       : model(model_seconds),
         pool(400, 4, 7),
-        scheduler({.max_sequences = 64, .max_step_tokens = 512, .max_model_len = 400}, pool),
+        scheduler({.max_sequences = 64,
+                   .max_step_tokens = 512,
+                   .max_model_len = 400,
+                   .prefix_caching = prefix_caching},
+                  pool),
         texts(400, 4, kVocabulary) {}
 
   std::shared_ptr<SamplingParams> params_of(double seconds) {
@@ -200,6 +204,26 @@ TEST(SamplingTurns, LogProbabilitiesOfAPromptComeInParts) {
   }
   EXPECT_EQ(in_all, 299);
   EXPECT_EQ(loud->generated(), 2);
+}
+
+// Without a prefix cache to wait for, a sibling computes its prompt in one step.
+TEST(SamplingTurns, SiblingsDoNotOvertakeLogProbabilitiesOfTheirPrompt) {
+  TimedServer server(0.1, false);
+  const auto plain = server.params_of(kPlain), costly = server.params_of(0.002);
+  costly->prompt_logprobs = 20;
+  server.add("b", plain, {1, 2}, 200);
+  for (int step = 0; step < 3; ++step) server.step();
+  const auto first = server.add("a", costly, std::vector<int32_t>(300, 3), 2);
+  const auto sibling =
+      std::make_shared<Sequence>(SequenceRequest{.prompt = std::vector<int32_t>(300, 3),
+                                                 .sampling_params = plain,
+                                                 .max_tokens = 2,
+                                                 .tenant = "a",
+                                                 .sibling = first});
+  server.scheduler.add(sibling);
+  for (int step = 0; step < 60 && sibling->generated() == 0; ++step) server.step();
+  EXPECT_EQ(sibling->generated(), 1);
+  EXPECT_EQ(first->scored, 299);
 }
 
 }  // namespace

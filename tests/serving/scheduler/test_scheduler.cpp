@@ -112,6 +112,50 @@ TEST(Scheduler, SiblingsWaitForTheFirstToFillTheCache) {
   EXPECT_EQ(server.executor.tokens, 30 + 4 + 3 * (2 + 4));
 }
 
+// Choices echo the prompt from the log-probabilities of the first one, whose token may wait for its
+// mask for long.
+TEST(Scheduler, PromptLogprobsComeBeforeAnyTokenOfASibling) {
+  for (const bool caching : {true, false}) {
+    BatchingConfig config = config_of(4, 8, 64);
+    config.prefix_caching = caching;
+    Server server(config, 64);
+    const auto stuck = std::make_shared<SlowRule>(), quick = std::make_shared<SlowRule>();
+    stuck->masks = 1;
+    quick->masks = 100;
+    auto scored = std::make_shared<SamplingParams>();
+    scored->prompt_logprobs = 0;
+    const auto first = std::make_shared<Sequence>(SequenceRequest{
+        .prompt = prompt_of(11, 1), .sampling_params = scored, .max_tokens = 5, .rule = stuck});
+    const auto sibling =
+        std::make_shared<Sequence>(SequenceRequest{.prompt = prompt_of(11, 1),
+                                                   .sampling_params = server.sampling_params,
+                                                   .max_tokens = 5,
+                                                   .sibling = first,
+                                                   .rule = quick});
+    server.scheduler.add(first);
+    server.scheduler.add(sibling);
+    size_t reported = 0;
+    for (int step = 0; step < 20 && sibling->state != Sequence::State::kEnded; ++step) {
+      const SchedulerOutput plan = server.scheduler.next();
+      ASSERT_FALSE(plan.empty());
+      for (const Progress& p : server.scheduler.done(plan, server.executor.execute(plan))) {
+        reported += p.prompt.size();
+        if (p.sequence == first) {
+          EXPECT_TRUE(p.tokens.empty()) << "its mask is not ready";
+        } else {
+          EXPECT_EQ(reported, 10u) << caching;
+        }
+      }
+    }
+    EXPECT_EQ(sibling->generated(), 4);
+    stuck->masks = 2;
+    const std::vector<Progress> settled = server.scheduler.settle();
+    ASSERT_EQ(settled.size(), 1u);
+    EXPECT_TRUE(settled[0].prompt.empty());
+    EXPECT_EQ(settled[0].tokens.size(), 1u);
+  }
+}
+
 TEST(Scheduler, EndsAtAStopTokenIdOnceEnoughTokensAreThere) {
   const std::vector<int32_t> text = alone(prompt_of(6, 1), 10);
   for (const int64_t least : {0, 5}) {
