@@ -36,7 +36,8 @@ boost::asio::awaitable<ResponseHead> ClientPool::send(const std::string& head,
       co_await kept->send(head, body, limit);
       co_return co_await kept->read_head(limit);
     } catch (const ClientError& error) {
-      if (error.timed_out() || kept->is_closed()) throw;  // otherwise the server has closed it
+      // Otherwise the server has closed it before it received the request.
+      if (error.timed_out() || kept->is_closed() || kept->has_response()) throw;
     }
   }
   const std::shared_ptr<HttpClient> fresh = make_client();

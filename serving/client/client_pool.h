@@ -19,9 +19,10 @@ class ClientPool {
 
   // Sends a request, as HttpClient::send() does, on an idle connection if there is one, and reads
   // the response's head. Sets `client` to the connection in use before it waits, so that closing it
-  // makes this call fail. If an idle connection fails, other than by `limit` or close(), the server
-  // is assumed to have closed it: the request is sent again on a new connection. ClientError if
-  // that fails, too. connect_limit and limit apply to each operation.
+  // makes this call fail. If an idle connection fails before a byte of the response, other than by
+  // `limit` or close(), the server is assumed to have closed it before it got the request, which is
+  // sent again on a new connection, POST included. ClientError if that fails, too. connect_limit
+  // and limit apply to each operation.
   boost::asio::awaitable<ResponseHead> send(const std::string& head, std::string_view body,
                                             HttpClient::Limit connect_limit,
                                             HttpClient::Limit limit,

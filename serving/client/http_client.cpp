@@ -58,6 +58,7 @@ class StreamClient final : public HttpClient {
            buffer_.size() == 0;
   }
   bool is_connected() const override { return connected_; }
+  bool has_response() const override { return has_response_; }
   bool is_closed() const override { return closed_; }
   void close() override {
     closed_ = true;
@@ -77,7 +78,7 @@ class StreamClient final : public HttpClient {
   tcp::resolver resolver_{stream_.get_executor()};
   beast::flat_buffer buffer_{kMaxHeadBytes + kReadBytes};
   std::optional<Parser> parser_;
-  bool connected_ = false, closed_ = false;
+  bool connected_ = false, closed_ = false, has_response_ = false;
   std::array<char, kReadBytes> space_{};
 };
 
@@ -149,6 +150,7 @@ template <class Stream>
 asio::awaitable<void> StreamClient<Stream>::send(std::string head, std::string_view body,
                                                  Limit limit) {
   parser_.reset();
+  has_response_ = false;
   beast::get_lowest_layer(stream_).expires_after(limit);
   const std::array<asio::const_buffer, 2> both = {asio::buffer(head), asio::buffer(body)};
   const auto [error, bytes] = co_await asio::async_write(stream_, both, kTuple);
@@ -165,6 +167,7 @@ asio::awaitable<ResponseHead> StreamClient<Stream>::read_head(Limit limit) {
     parser_->body_limit(boost::none);
     const auto [error, bytes] =
         co_await http::async_read_header(stream_, buffer_, *parser_, kTuple);
+    has_response_ = has_response_ || parser_->got_some();
     check(error, "waiting for a response", limit);
     head.status = static_cast<int>(parser_->get().result_int());
   } while (head.status >= 100 && head.status < 200 && head.status != 101);

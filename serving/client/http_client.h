@@ -74,6 +74,8 @@ class HttpClient {
   // bytes arrived.
   virtual bool can_be_reused() const = 0;
   virtual bool is_connected() const = 0;  // connect() has succeeded
+  // A byte of the response to the last request has arrived, possibly of an interim (1xx) one.
+  virtual bool has_response() const = 0;
   // Closes the connection. Pending and later calls fail at once.
   virtual void close() = 0;
   virtual bool is_closed() const = 0;  // by close()

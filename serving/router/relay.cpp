@@ -14,6 +14,7 @@ namespace {
 
 namespace asio = boost::asio;
 
+constexpr int kUnready = 503;  // status of a server that cannot run the request now
 constexpr size_t kMaxRefusalBytes = 64 << 10;
 constexpr char kTooManyResponses[] = "the router buffers too many large responses";
 
@@ -192,9 +193,11 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
   ClientPool& pool = *state_.pools[server];
   const std::string sent_head =
       forwarded_head(request_, pool.server().authority(), pool.server().base);
+  bool unready = false;
   try {
     const ResponseHead head = co_await pool.send(
         sent_head, forwarded_body(request_), state_.limits.connect, state_.limits.silence, client_);
+    unready = head.status == kUnready;
     const Next next = co_await forward_response(server, head);
     under_way.end = next == Next::kDone ? AttemptEnd::kAnswered : AttemptEnd::kUnready;
     pool.give_back(std::move(client_));
@@ -204,17 +207,18 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
     if (is_cancelled()) co_return Next::kDone;
     log_warning("request ", request_.id, ": ", error.what());
     const bool reached = client_->is_connected();
+    const bool begun = client_->has_response() && !unready;
     client_ = nullptr;
     under_way.end = !reached            ? AttemptEnd::kConnect
                     : error.timed_out() ? AttemptEnd::kTimeout
                                         : AttemptEnd::kBroken;
     if (!reached) state_.on_unreachable(server, error.what());
-    if (!passed_ && under_way.end != AttemptEnd::kTimeout) co_return Next::kOtherServer;
+    if (!begun && under_way.end != AttemptEnd::kTimeout) co_return Next::kOtherServer;
     fail(error.timed_out()
              ? ApiError(504, "the server was silent for longer than the router's limit", "",
                         "server_timeout")
-             : ApiError(502, "the server closed the connection before its response was complete",
-                        "", "server_lost"));
+             : ApiError(502, "the response of the server broke off or was invalid", "",
+                        "server_lost"));
   } catch (const ApiError& error) {  // the router's own error: the rest of the response is not read
     client_ = nullptr;
     under_way.end = AttemptEnd::kAnswered;
@@ -248,7 +252,7 @@ Relay::Awaitable<Relay::Next> Relay::forward_response(size_t server, const Respo
     co_await pass_events();
     co_return Next::kDone;
   }
-  const bool unready = head.status == 503;
+  const bool unready = head.status == kUnready;
   std::string body;  // assigned: GCC 12 destroys results of co_await within ?: twice
   if (unready)
     body = co_await read_whole_body(*client_, kMaxRefusalBytes, state_.limits.silence);

@@ -1,12 +1,15 @@
 // Relay of one request through the router. For .cpp files only (includes Asio).
 //
 // Tries one server after the other until one responds: the next one after status 503, or after a
-// connection that fails or breaks. If none is left, the client gets the last 503 of a server, or a
-// 503 of the router. If a server is silent for too long, the client gets 504 without a retry.
-// Once a byte of the response has been passed to the client, the request is never retried and its
-// body is freed; a failure is then reported as an error event.
+// connection that fails or breaks before a byte of the response. If none is left, the client gets
+// the last 503 of a server, or a 503 of the router. If a server is silent for too long, the client
+// gets 504 without a retry.
+// Once a byte of a response has arrived, unless its status is 503, the server runs the request or
+// has run it: the request is never retried. A response that then breaks off is reported as 502, or
+// as an error event once events have been passed to the client, which also frees the request's
+// body.
 // Event streams are passed on event by event. Any other response is read completely, up to a limit,
-// before the client gets it, so that the request can still be retried when the server breaks off.
+// before the client gets it, so that a failure still has a status.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -1,7 +1,9 @@
-// Memory of a router for requests and responses: within its limits, and released once not needed.
+// Relays of requests: their memory stays within its limits and is released once not needed, and no
+// request is sent again once its response has begun.
 #include <mutex>
 
 #include "serving/router/router.h"
+#include "tests/serving/client/scripted_server.h"
 #include "tests/serving/http/server/raw_client.h"
 
 namespace trireme::test_relay {
@@ -156,6 +158,108 @@ TEST(Relay, ForgetsABodyOnceTheResponseHasBegun) {
   EXPECT_TRUE(eventually([&] { return one.ask("/v1/bytes/1", body).status == 200; }));
   one.release.go();
   EXPECT_TRUE(stream.receive_until("data: last\n\n"));
+}
+
+// Router before `count` servers that share a script.
+class ScriptedServers {
+ public:
+  ScriptedServers(int count, std::vector<ScriptedResponse> responses)
+      : script(std::make_shared<ResponseScript>(std::move(responses))) {
+    RouterConfig config{.health_timeout = std::chrono::seconds(60)};
+    for (int i = 0; i < count; ++i) {
+      servers_.push_back(std::make_unique<ScriptedServer>(script));
+      config.servers.push_back(servers_.back()->address());
+    }
+    router_ = std::make_unique<Router>(config);
+    front_ = std::make_unique<HttpServer>(HttpConfig{.port = 0}, router_->routes());
+    const auto up = [&] {
+      const std::string series = metrics();
+      int up_now = 0;
+      for (const ServerAddress& server : config.servers)
+        up_now += series.find(concat("trireme:router_server_up{server=\"", server.url(),
+                                     "\"} 1")) != std::string::npos;
+      return up_now == count;
+    };
+    EXPECT_TRUE(eventually(up));
+  }
+  ~ScriptedServers() {
+    front_.reset();
+    router_.reset();
+  }
+  ScriptedServers(const ScriptedServers&) = delete;
+  ScriptedServers& operator=(const ScriptedServers&) = delete;
+  Response ask() const { return test::ask(front_->port(), post("/v1/completions", "{}")); }
+  std::string metrics() const { return test::ask(front_->port(), get("/metrics")).body; }
+
+  const std::shared_ptr<ResponseScript> script;
+
+ private:
+  std::vector<std::unique_ptr<ScriptedServer>> servers_;
+  std::unique_ptr<Router> router_;
+  std::unique_ptr<HttpServer> front_;
+};
+
+constexpr char kGood[] = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
+constexpr char kStreamHead[] =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+TEST(Relay, SendsNothingAgainOnceAResponseHasBegun) {
+  const std::string stream = kStreamHead;
+  for (const std::string& bytes :
+       {std::string("H"), std::string("HTTP/1.1 200 OK\r\nContent-Le"),
+        std::string("HTTP/1.1 100 Continue\r\n\r\n"),
+        std::string("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"),
+        std::string("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"),
+        std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc"), stream,
+        stream + "9\r\ndata: on\r\n"}) {
+    for (const int count : {1, 2}) {
+      const ScriptedServers servers(count, {{bytes, true}, {kGood}});
+      const Response r = servers.ask();
+      EXPECT_EQ(r.status, 502) << bytes;
+      EXPECT_NE(r.body.find("server_lost"), std::string::npos) << r.body;
+      EXPECT_NE(r.body.find("broke off or was invalid"), std::string::npos) << r.body;
+      EXPECT_FALSE(r.headers.contains("Retry-After")) << bytes;
+      EXPECT_EQ(servers.script->requests(), 1) << bytes;
+    }
+  }
+}
+
+TEST(Relay, EndsAStreamThatBreaksOffWithAnErrorEvent) {
+  const ScriptedServers servers(
+      2, {{std::string(kStreamHead) + "11\r\ndata: the first\n\n\r\n", true}, {kGood}});
+  const Response r = servers.ask();
+  EXPECT_EQ(r.status, 200);
+  EXPECT_TRUE(r.body.starts_with("data: the first\n\ndata: {\"error\":")) << r.body;
+  EXPECT_NE(r.body.find("server_lost"), std::string::npos) << r.body;
+  EXPECT_EQ(servers.script->requests(), 1);
+}
+
+// A 503 is a refusal, however much of it arrives.
+TEST(Relay, SendsToAnotherServerWhatNoneHasBegunToAnswer) {
+  for (const char* bytes : {"", "HTTP/1.1 503 Full\r\nContent-Length: 0\r\n\r\n",
+                            "HTTP/1.1 503 Full\r\nContent-Length: 10\r\n\r\nabc"}) {
+    const ScriptedServers servers(2, {{bytes, true}, {kGood}});
+    const Response r = servers.ask();
+    EXPECT_EQ(r.status, 200) << bytes;
+    EXPECT_EQ(r.body, "good") << bytes;
+    EXPECT_EQ(servers.script->requests(), 2) << bytes;
+  }
+  const ScriptedServers alone(1, {{"", true}, {kGood}});
+  const Response r = alone.ask();
+  EXPECT_EQ(r.status, 503);
+  EXPECT_EQ(r.headers.at("Retry-After"), "1");
+}
+
+// On a connection that is reused, the request is first sent again to the same server.
+TEST(Relay, SendsAgainOnAReusedConnectionOnlyBeforeAResponse) {
+  const ScriptedServers closes(1, {{kGood}, {"", true}, {kGood}});
+  EXPECT_EQ(closes.ask().status, 200);
+  EXPECT_EQ(closes.ask().status, 200);
+  EXPECT_EQ(closes.script->requests(), 3);
+  const ScriptedServers breaks(1, {{kGood}, {"HTTP/1.1 200 O", true}, {kGood}});
+  EXPECT_EQ(breaks.ask().status, 200);
+  EXPECT_EQ(breaks.ask().status, 502);
+  EXPECT_EQ(breaks.script->requests(), 2);
 }
 
 TEST(Relay, SaysWhichMethodsThereAre) {
