@@ -214,8 +214,13 @@ void AtomicFile::sync() {
 
 void AtomicFile::commit() {
   sync();
+  // Before the rename: afterwards the next writer may have begun its own journal.
   if (journal_ != nullptr) journal_->remove();
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error_number = errno;
+    if (journal_ != nullptr) journal_->restore();
+    fail("rename", error_number);
+  }
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) fail_file("write", path_, errno);
   sync_directory(parent_of(path_));

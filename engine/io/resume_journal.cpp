@@ -73,7 +73,7 @@ ResumeJournal::ResumeJournal(std::string path, const std::string& identity, int 
   discarded_partial_ = lines.size() > 1 && !same;
   if (same) steps_ = agreeing_steps(descriptor, lines, sum);
   kept_ = steps_ * kJournalStep;
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor_ < 0) fail_file("create", path_, errno);
   const off_t length = same ? static_cast<off_t>(kLine) * (steps_ + 1) : 0;
   int error_number = ::ftruncate(descriptor_, length) == 0 ? 0 : errno;
@@ -98,5 +98,15 @@ void ResumeJournal::append(uint64_t sum) {
 }
 
 void ResumeJournal::remove() noexcept { ::unlink(path_.c_str()); }
+
+void ResumeJournal::restore() noexcept {
+  if (descriptor_ < 0) return;
+  try {  // the removed file is still open
+    std::string lines(kLine * static_cast<size_t>(steps_ + 1), '\0');
+    read_fully(descriptor_, 0, std::as_writable_bytes(std::span(lines)), path_);
+    write_file_atomically(path_, lines);
+  } catch (const std::exception&) {  // the caller reports why the rename failed
+  }
+}
 
 }  // namespace trireme

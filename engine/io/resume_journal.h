@@ -34,6 +34,8 @@ class ResumeJournal {
   // prefix is kept.
   void append(uint64_t sum);
   void remove() noexcept;  // removes the journal file
+  // Writes the removed journal file again. If it cannot be written, nothing is kept.
+  void restore() noexcept;
 
  private:
   std::string path_;

@@ -137,6 +137,20 @@ TEST(ResumableFile, BelievesNoByteThatIsNotWhatWasWritten) {
   EXPECT_EQ(kept_after([](const std::string& path) { fs::remove(path + ".tmp"); }), 0);
 }
 
+TEST(ResumableFile, GoesOnAfterARefusedRename) {
+  const ScratchDirectory dir;
+  const std::string all = contents_of(kSize), path = dir / "file";
+  {
+    AtomicFile file(path, kSize, "content");
+    file.write(all);
+    fs::create_directories(path + "/occupied");
+    EXPECT_THROW(file.commit(), InputError);
+  }
+  EXPECT_TRUE(fs::exists(path + ".journal"));
+  fs::remove_all(path);
+  EXPECT_EQ(finish(path, all), 5 * kJournalStep);
+}
+
 TEST(ResumableFile, GoesOnAfterAFullDisk) {
   const ScratchDirectory dir;
   const test::SmallDisk disk(dir / "disk", 6 << 20);
