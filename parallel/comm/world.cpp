@@ -77,6 +77,7 @@ int World::local_rank() const {
 }
 int World::local_size() const { return std::max(state_->host_ranks, state_->machine_ranks.all); }
 bool World::shares_cores() const { return state_->same_cores; }
+int World::host() const { return own_coordinates(*state_).host; }
 int World::node() const { return own_coordinates(*state_).node; }
 
 int World::nodes() const {

@@ -34,6 +34,7 @@ class World {
   int local_size() const;  // number of these ranks
   // True if the ranks of this host may all use the same cores; false if a launcher bound them.
   bool shares_cores() const;
+  int host() const;  // index of this rank's host
   int node() const;  // index of this rank's (virtual) node
   int nodes() const;
   std::string backend() const;  // "single", "mpi", "tcp", "threads"

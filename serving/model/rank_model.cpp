@@ -1,6 +1,7 @@
 #include "serving/model/rank_model.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "engine/core/cpu.h"
 #include "engine/core/host_memory.h"
@@ -13,6 +14,7 @@
 #include "serving/distributed/rank_loop.h"
 #include "serving/engine/model_drafting.h"
 #include "serving/model/draft_model.h"
+#include "serving/model/gpu_memory.h"
 #include "serving/model/kv_cache_type.h"
 #include "transformer/pass/sharding.h"
 
@@ -22,7 +24,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int64_t kSequences = 256, kStepTokens = 512, kStepTokensOfGpu = 2048;
-constexpr int64_t kRecordBytes = int64_t{512} << 20;  // GPU: recorded steps, library plans
 constexpr milliseconds kRendezvous{60'000};
 
 int64_t or_default(int64_t asked, int64_t otherwise) { return asked > 0 ? asked : otherwise; }
@@ -54,6 +55,17 @@ std::vector<std::unique_ptr<ControlChannel>> all_of(ControlListener& listener, i
     --missing;
   }
   return channels;
+}
+
+std::vector<RankStep> steps_of_ranks(Communicator& world, const RankStep& own) {
+  std::vector<RankStep> out;
+  for (const std::string& line :
+       world.all_gather_strings(concat(own.host, " ", own.device, " ", own.bytes))) {
+    std::istringstream in(line);
+    RankStep& step = out.emplace_back();
+    in >> step.host >> step.device >> step.bytes;
+  }
+  return out;
 }
 
 }  // namespace
@@ -134,16 +146,20 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
 
 // Bytes of the GPU that are left for this rank's KV cache. Called when all ranks have loaded and
 // none has a cache, so that the memory in use is that of weights, libraries and other processes.
-// Ranks that share a GPU share the rest. The cache is smaller where the memory outside `share` is
-// too little for the largest step, as on a small GPU.
+// Ranks that share a GPU share the rest. Collective.
 std::optional<int64_t> RankModel::left_of_gpu(double share) const {
   if (device_.get() == nullptr) return std::nullopt;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
   const int devices = cuda::device_status().devices;
-  const int ranks = 1 + (world_->local_size() - 1 - device_.get()->device) / devices;
-  const auto all = static_cast<int64_t>(share * static_cast<double>(memory.total));
-  const int64_t beside = checked_mul(ranks, largest_step_bytes() + kRecordBytes);
-  return std::max<int64_t>(std::min(all, memory.total - beside) - memory.used, 0) / ranks;
+  const int sharing = 1 + (world_->local_size() - 1 - device_.get()->device) / devices;
+  const std::vector<RankStep> steps = steps_of_ranks(
+      world_->world(), {world_->host(), device_.get()->device, largest_step_bytes()});
+  return cache_bytes_on_gpu(
+      {.total = memory.total,
+       .used = memory.used,
+       .share = share,
+       .sharing = sharing,
+       .step_bytes = step_bytes_on_gpu(steps, static_cast<size_t>(world_->rank()), sharing)});
 }
 
 int64_t RankModel::largest_step_bytes() const {

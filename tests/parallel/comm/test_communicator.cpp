@@ -316,6 +316,7 @@ TEST(Communicator, WorldKnowsItsPlaces) {
         EXPECT_EQ(world.local_size(), 4);
         EXPECT_EQ(world.local_rank(), world.rank());
         EXPECT_EQ(world.nodes(), 2);
+        EXPECT_EQ(world.host(), 0);
         EXPECT_EQ(world.node(), world.rank() / 2);
         EXPECT_EQ(world.backend(), "threads");
         EXPECT_EQ(world.describe(), "4 ranks over threads on 1 host, 2 nodes");
