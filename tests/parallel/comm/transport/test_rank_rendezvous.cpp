@@ -12,6 +12,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include "parallel/comm/transport/rank_acceptor.h"
@@ -251,18 +252,30 @@ TEST(RankRendezvous, ARankChecksWhoListens) {
   EXPECT_NE(victim.error().find("does not know the secret"), std::string::npos) << victim.error();
 }
 
+// Reserved port of 127.0.0.1 that is free at `address`, too: another process may have it there.
+std::unique_ptr<ReservedPort> port_free_at(const std::string& address) {
+  for (;;) {
+    auto port = std::make_unique<ReservedPort>();
+    if (listen_at(resolve_tcp("address", address, port->number()).front()).open()) return port;
+  }
+}
+
 // Rank 0 at another address of the loopback network does not occupy the port of this one.
 TEST(RankRendezvous, ListensAtOneAddressOnly) {
-  const ReservedPort taken;  // of 127.0.0.1
+  // An address of this process alone.
+  const auto process = static_cast<uint32_t>(getpid());
+  const std::string address = concat("127.201.", process / 250 % 250 + 1, ".", process % 250 + 1);
+  const auto reserved = port_free_at(address);
+  const ReservedPort& taken = *reserved;
   const auto options = [&](int rank) {
-    return TcpOptions{"127.0.0.2", taken.number(), rank, 2, kLong};
+    return TcpOptions{address, taken.number(), rank, 2, kLong};
   };
   RankThread zero(options(0)), one(options(1));
   EXPECT_EQ(one.error(), "");
   EXPECT_EQ(zero.error(), "");
   for (const Socket& line : one.sockets().messages)
     if (line.open()) {
-      EXPECT_EQ(peer_address(line).text(), concat("127.0.0.2:", taken.number()));
+      EXPECT_EQ(peer_address(line).text(), concat(address, ":", taken.number()));
     }
   TcpOptions everywhere = options(0);
   everywhere.listen_address = "*";
