@@ -93,16 +93,17 @@ class Benchmark {
 
   CompressRow measure(const std::string& name, const CompressionOptions& options) {
     const auto compressor = make_compressor(options);
-    CompressedAllReduce compressed(group_, *compressor, ctx_,
-                                   {{0, rows_, kColumns, {.stream = stream_id("input")}}},
-                                   DType::kF32, true);
+    CompressionState state(*compressor, {{0, rows_, kColumns, {.stream = stream_id("input")}}},
+                           DType::kF32, {group_.size(), group_.rank()}, true);
+    state.allocate(ctx_);
+    CompressedAllReduce compressed(group_, state, ctx_);
     int64_t round = 0;
     const auto run = [&] {
       compressed.start(input_, round++);
       compressed.finish(data_);
     };
     CompressRow row{.method = name,
-                    .sent = group_.all_reduce_scalar(compressed.sent_bytes(), ReduceOp::kMax)};
+                    .sent = group_.all_reduce_scalar(state.sent_bytes(), ReduceOp::kMax)};
     const int64_t ranks = group_.size();
     row.plain_sent = 2 * (ranks - 1) * data_.bytes() / ranks;
     run();

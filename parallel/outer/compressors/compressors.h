@@ -6,18 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "parallel/outer/compression_config.h"
 #include "parallel/outer/compressors/compressor.h"
 
 namespace trireme {
-
-// Options of all methods; each uses some of them (CompressorRow::options).
-struct CompressionOptions {
-  std::string method = "quantize";
-  int bits = 8;         // of an element: 8, 4 or 1
-  double ratio = 0.01;  // of the elements that are sent, in (0, 1]
-  int rank = 4;         // of the matrices that are sent, 1 to kMaxPowerSgdRank
-  int64_t block = 0;    // elements of a row; 0: the default of the method
-};
 
 struct CompressorRow {
   const char* method;

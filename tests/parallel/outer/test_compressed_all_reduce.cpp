@@ -13,12 +13,14 @@ namespace {
 
 constexpr int64_t kElements = 2100;
 
-// A matrix, a vector, an empty one, one of a single column; gaps between them as by alignment.
+// A matrix, a vector, an empty one, one of a single column, and one that is sent as it is; gaps
+// between them as by alignment.
 std::vector<CompressedPart> parts() {
   return {{0, 20, 60, {.stream = stream_id("a")}},
           {1216, 1, 333, {.stream = stream_id("b")}},
           {1600, 0, 60, {.stream = stream_id("c")}},
           {1600, 50, 1, {.stream = stream_id("d")}},
+          {.offset = 1664, .rows = 1, .columns = 31, .exact = true},
           {1700, 8, 50, {.stream = stream_id("e")}}};
 }
 
@@ -43,12 +45,20 @@ struct Rounds {
   std::vector<double> left;                 // sum of all residuals, by flat element
 };
 
-void add_residual(std::vector<double>& left, const std::vector<CompressedPart>& piece,
-                  const ConstTensor& residual, int64_t begin) {
+void add_residual(std::vector<double>& left, const ShardMap& map, const ConstTensor& residual) {
   const std::vector<double> values = to_doubles(residual);
-  for (const CompressedPart& part : piece)
-    for (int64_t i = 0; i < part.elements(); ++i)
-      left[static_cast<size_t>(part.offset + i)] += values[static_cast<size_t>(begin++)];
+  map.for_each({0, kElements}, [&](const FlatRange& part, int64_t at) {
+    for (int64_t i = part.begin; i < part.end; ++i)
+      left[static_cast<size_t>(i)] += values[static_cast<size_t>(at + i - part.begin)];
+  });
+}
+
+// Allocated state of this rank, with error feedback.
+CompressionState state_of(const Communicator& world, const Compressor& compressor, Ctx& ctx,
+                          const std::vector<CompressedPart>& list, DType dtype) {
+  CompressionState state(compressor, list, dtype, {world.size(), world.rank()}, true);
+  state.allocate(ctx);
+  return state;
 }
 
 Rounds run_rounds(int ranks, const CompressionOptions& options, DType dtype, int rounds) {
@@ -60,7 +70,8 @@ Rounds run_rounds(int ranks, const CompressionOptions& options, DType dtype, int
   std::mutex mutex;
   run_threads(ranks, [&](Communicator& world) {
     Ctx ctx(1, "test");
-    CompressedAllReduce sum(world, *compressor, ctx, parts(), dtype, true);
+    CompressionState state = state_of(world, *compressor, ctx, parts(), dtype);
+    CompressedAllReduce sum(world, state, ctx);
     for (int64_t round = 0; round < rounds; ++round) {
       const TestTensor data(dtype, {kElements}, input(world.rank(), round));
       sum.start(*data, round);
@@ -72,12 +83,8 @@ Rounds run_rounds(int ranks, const CompressionOptions& options, DType dtype, int
         for (size_t i = 0; i < result.size(); ++i) run.sent[i] += result[i];
     }
     const std::lock_guard lock(mutex);
-    int64_t begin = 0;
-    for (const auto& piece : cut_parts(parts(), ranks, *compressor)) {
-      add_residual(run.left, piece, sum.residual(), begin);
-      for (const CompressedPart& part : piece) begin += part.elements();
-    }
-    add_residual(run.left, sum.own_piece(), sum.sum_residual(), 0);
+    add_residual(run.left, state.residual_map(), state.residual());
+    add_residual(run.left, state.sum_residual_map(), state.sum_residual());
   });
   return run;
 }
@@ -105,6 +112,15 @@ TEST(CompressedAllReduce, RanksAgreeAndNothingIsLost) {
               << options.method << " " << ranks << " " << i;
         }
     }
+}
+
+TEST(CompressedAllReduce, ExactPartsAreExact) {
+  const Rounds got = run_rounds(3, {.bits = 1, .block = 32}, DType::kF64, 1);
+  const std::vector<double> a = input(0, 0), b = input(1, 0), c = input(2, 0);
+  for (size_t i = 1664; i < 1695; ++i) {
+    EXPECT_EQ(got.result[1][i], a[i] + b[i] + c[i]);
+    EXPECT_EQ(got.left[i], 0.0);
+  }
 }
 
 TEST(CompressedAllReduce, OthersElementsAreUntouched) {
@@ -143,7 +159,8 @@ std::vector<double> sum_of_three_rounds(const CompressionOptions& options, int r
   std::vector<double> result;
   run_threads(ranks, [&](Communicator& world) {
     Ctx ctx(1, "test");
-    CompressedAllReduce sum(world, *compressor, ctx, list, DType::kF32, true);
+    CompressionState state = state_of(world, *compressor, ctx, list, DType::kF32);
+    CompressedAllReduce sum(world, state, ctx);
     std::vector<double> total(1533, 0.0);
     for (int64_t round = 0; round < 3; ++round) {
       const TestTensor data(DType::kF32, {1533 + aside},
@@ -175,8 +192,9 @@ TEST(CompressedAllReduce, RunsInAPlannedArena) {
     const auto compressor = make_compressor(options);
     run_threads(2, [&](Communicator& world) {
       Ctx ctx(1, "test");
-      CompressedAllReduce sum(world, *compressor, ctx, parts(), DType::kF32, true);
-      CompressedAllReduce direct(world, *compressor, ctx, parts(), DType::kF32, true);
+      CompressionState state(*compressor, parts(), DType::kF32, {world.size(), world.rank()}, true);
+      CompressionState direct_state = state_of(world, *compressor, ctx, parts(), DType::kF32);
+      CompressedAllReduce sum(world, state, ctx), direct(world, direct_state, ctx);
       const TestTensor data(DType::kF32, {kElements}, input(world.rank(), 0));
       const TestTensor again(DType::kF32, {kElements}, input(world.rank(), 0));
       direct.start(*again, 0);
@@ -187,6 +205,7 @@ TEST(CompressedAllReduce, RunsInAPlannedArena) {
       const ArenaPlan plan = ctx.arena.end_planning();
       const TestTensor before(DType::kF32, {kElements}, input(world.rank(), 0));
       EXPECT_EQ(to_doubles(*data), to_doubles(*before));
+      state.allocate(ctx);
       ctx.arena.reserve(plan.capacity);
       ctx.arena.begin_step(plan);
       sum.start(*data, 0);
@@ -202,11 +221,14 @@ TEST(CompressedAllReduce, RefusesWrongUse) {
   run_threads(1, [&](Communicator& world) {
     Ctx ctx(1, "test");
     const auto make = [&](const std::vector<CompressedPart>& list) {
-      CompressedAllReduce(world, *compressor, ctx, list, DType::kF32, true);
+      CompressionState(*compressor, list, DType::kF32, {}, true);
     };
     EXPECT_THROW(make({{0, 2, 16, {}}, {31, 1, 16, {}}}), Error);
     EXPECT_THROW(make({{0, -1, 16, {}}}), Error);
-    CompressedAllReduce sum(world, *compressor, ctx, {{0, 2, 16, {}}}, DType::kF32, true);
+    CompressionState state = state_of(world, *compressor, ctx, {{0, 2, 16, {}}}, DType::kF32);
+    CompressionState of_two(*compressor, {{0, 2, 16, {}}}, DType::kF32, {2, 0}, true);
+    EXPECT_THROW(CompressedAllReduce(world, of_two, ctx), Error);
+    CompressedAllReduce sum(world, state, ctx);
     const TestTensor data(DType::kF32, {32}, normals("x", 32)), few(DType::kF32, {31});
     const TestTensor wide(DType::kF64, {32});
     EXPECT_THROW(sum.finish(*data), Error);
@@ -227,7 +249,8 @@ TEST(CompressedAllReduce, SendsWhatTheFormulaSays) {
       for (const auto& piece : cut_parts(parts(), ranks, *compressor)) {
         wire.push_back(0);
         for (const CompressedPart& part : piece)
-          wire.back() += compressor->wire_bytes(DType::kF32, part.rows, part.columns);
+          wire.back() +=
+              compressor_of(part, *compressor).wire_bytes(DType::kF32, part.rows, part.columns);
       }
       CommOptions comm;
       comm.algorithm = CommAlgorithm::kRing;  // counts each byte where it is sent
@@ -235,7 +258,8 @@ TEST(CompressedAllReduce, SendsWhatTheFormulaSays) {
           ranks,
           [&](Communicator& world) {
             Ctx ctx(1, "test");
-            CompressedAllReduce sum(world, *compressor, ctx, parts(), DType::kF32, true);
+            CompressionState state = state_of(world, *compressor, ctx, parts(), DType::kF32);
+            CompressedAllReduce sum(world, state, ctx);
             const TestTensor data(DType::kF32, {kElements}, input(world.rank(), 0));
             world.reset_traffic();
             sum.start(*data, 0);
@@ -244,7 +268,7 @@ TEST(CompressedAllReduce, SendsWhatTheFormulaSays) {
             for (int r = 0; r < ranks; ++r)
               want += r == world.rank() ? (ranks - 1) * wire[static_cast<size_t>(r)]
                                         : wire[static_cast<size_t>(r)];
-            EXPECT_EQ(sum.sent_bytes(), want);
+            EXPECT_EQ(state.sent_bytes(), want);
             EXPECT_EQ(world.traffic().total().sent_bytes, want) << options.method;
           },
           comm);

@@ -1,0 +1,27 @@
+// Settings of compression: a compressor's options, and the gradients that it compresses.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+// Options of all methods; each uses some of them (CompressorRow::options in
+// parallel/outer/compressors/compressors.h).
+struct CompressionOptions {
+  std::string method = "quantize";
+  int bits = 8;         // of an element: 8, 4 or 1
+  double ratio = 0.01;  // of the elements that are sent, in (0, 1]
+  int rank = 4;         // of the matrices that are sent, 1 to kMaxPowerSgdRank
+  int64_t block = 0;    // elements of a row; 0: the default of the method
+};
+
+struct GradientCompressionConfig {
+  bool enabled = false;
+  CompressionOptions options;
+  bool error_feedback = true;
+  int64_t warmup_steps = 0;     // first steps of the run, in which sums are exact
+  int64_t min_bytes = 1 << 16;  // smaller logical tensors are sent as they are
+};
+
+}  // namespace trireme

@@ -1,0 +1,70 @@
+#include "parallel/outer/gradient_compression.h"
+
+namespace trireme {
+
+namespace {
+
+FlatRange range_of(const std::vector<CompressedPart>& piece) {
+  if (piece.empty()) return {};
+  return {piece.front().range().begin, piece.back().range().end};
+}
+
+}  // namespace
+
+GradientCompression::GradientCompression(const GradientCompressionConfig& config,
+                                         const ParameterStore& store, const ParallelSizes& sizes,
+                                         const Layout& layout, uint64_t seed)
+    : config_(config), compressor_(make_compressor(config.options)) {
+  TRIREME_CHECK(store.sharding().stage == 0, "gradients are compressed at ZeRO stage ",
+                store.sharding().stage, ", expected 0");
+  for (const Region region : kTrainedRegions) {
+    const std::vector<CompressedPart> parts = parts_of(store, region, seed);
+    if (layout.of(region).size == 1 || parts.empty()) continue;
+    const SumLevels levels = sum_levels(sizes, layout, region);
+    const auto pieces = cut_parts(parts, levels.inner.size, *compressor_);
+    std::vector<FlatRange> ranges;
+    for (const std::vector<CompressedPart>& piece : pieces) ranges.push_back(range_of(piece));
+    const std::vector<CompressedPart>& own = pieces[static_cast<size_t>(levels.inner.index)];
+    sums_[static_cast<size_t>(region)] = std::make_unique<RegionSum>(
+        RegionSum{levels, std::move(ranges),
+                  CompressionState(*compressor_, own, store.gradient_dtype(), levels.outer,
+                                   config.error_feedback)});
+  }
+}
+
+std::vector<CompressedPart> GradientCompression::parts_of(const ParameterStore& store,
+                                                          Region region, uint64_t seed) const {
+  std::vector<CompressedPart> all;
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    if (spec.region != region) continue;
+    const int64_t offset = store.range(h).begin;
+    const int64_t bytes = spec.shape.numel() * dtype_size(store.gradient_dtype());
+    if (bytes < config_.min_bytes) {
+      all.push_back(exact_part(spec, offset));
+      continue;
+    }
+    try {
+      for (const CompressedPart& part : compressed_parts(spec, offset, *compressor_, seed))
+        all.push_back(part);
+    } catch (const InputError& e) {
+      fail_input("compression.gradients: ", e.what(), ", or set min_bytes above ", bytes,
+                 ", so that it is sent exactly");
+    }
+  }
+  return all;
+}
+
+int64_t GradientCompression::bytes() const {
+  int64_t total = 0;
+  for (const auto& sum : sums_)
+    if (sum != nullptr) total += sum->state.bytes();
+  return total;
+}
+
+void GradientCompression::allocate(Ctx& ctx) {
+  for (const auto& sum : sums_)
+    if (sum != nullptr) sum->state.allocate(ctx);
+}
+
+}  // namespace trireme
