@@ -1,19 +1,28 @@
 #include "parallel/gradient_sync.h"
 
 #include <chrono>
+#include <cmath>
+#include <optional>
 
+#include "engine/ops/optimizer/optimizer_step.h"
 #include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 
 GradientSync::GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx,
-                           const Options& options)
+                           const Options& options, const GradientCompression* compression)
     : groups_(groups),
       store_(store),
       ctx_(ctx),
       options_(options),
-      accumulated_(static_cast<size_t>(store.blocks()), false) {}
+      compression_(compression),
+      accumulated_(static_cast<size_t>(store.blocks()), false) {
+  for (const Region region : kTrainedRegions)
+    if (compression != nullptr && compression->region(region) != nullptr)
+      compressed_[static_cast<size_t>(region)] =
+          std::make_unique<CompressedSum>(groups.of(region), *compression->region(region), ctx);
+}
 
 // Waits, because after a failure a reduction may still be writing to the arena.
 GradientSync::~GradientSync() {
@@ -108,8 +117,7 @@ void GradientSync::block_done(int block, bool last) {
   store_.finish_gradients(ctx_, block);
   if (!ctx_.planning()) add_parts(block);
   if (stage == 0) {
-    for (const Region region : kTrainedRegions)
-      if (store_.region_range(region).size() > 0) reducer(region).block_ready(position(block));
+    if (!compresses()) reduce_exactly(block);
     return;
   }
   // With sharded gradients at most two whole blocks exist: the one being reduced and the one being
@@ -122,15 +130,81 @@ void GradientSync::block_done(int block, bool last) {
   }
 }
 
-void GradientSync::finish() {
+void GradientSync::reduce_exactly(int block) {
+  for (const Region region : kTrainedRegions)
+    if (store_.region_range(region).size() > 0) reducer(region).block_ready(position(block));
+}
+
+bool GradientSync::compresses() const {
+  return compression_ != nullptr && compression_->compresses(ctx_.step);
+}
+
+bool GradientSync::all_finite(const ConstTensor& loss) {
+  const Activation squares = ctx_.allocate("gradient_sync.squares", DType::kF64, {1});
+  fill_zero(ctx_, *squares);
+  sum_of_squares(ctx_, *squares, gradients());
+  sum_of_squares(ctx_, *squares, loss);
+  const bool finite = std::isfinite(to_host<double>(ctx_, *squares).front());
+  return ctx_.planning() || groups_.world.all_reduce_scalar(int64_t{finite}, ReduceOp::kMin) != 0;
+}
+
+// Stored gradients; without memory in a planning run.
+Tensor GradientSync::gradients() const {
+  if (!ctx_.planning()) return store_.flat_gradients();
+  return {nullptr, store_.gradient_dtype(), Shape{store_.gradient_map().size()}};
+}
+
+// Sums each region over the ranks of a replica, exactly.
+void GradientSync::sum_in_replicas() {
+  for (const Region region : kTrainedRegions) {
+    const auto& its = compressed_[static_cast<size_t>(region)];
+    if (!its || its->groups.inner->size() == 1) continue;
+    const FlatRange range = store_.region_range(region);
+    its->groups.inner->all_reduce(gradients().slice(0, range.begin, range.end));
+  }
+}
+
+// Gives all ranks of a replica the pieces that each of them has summed over the replicas.
+void GradientSync::share_in_replicas() {
+  for (const auto& its : compressed_) {
+    if (!its || its->groups.inner->size() == 1) continue;
+    for (int rank = 0; rank < its->groups.inner->size(); ++rank) {
+      const FlatRange& piece = its->sum.pieces[static_cast<size_t>(rank)];
+      if (piece.size() > 0)
+        its->groups.inner->broadcast(gradients().slice(0, piece.begin, piece.end), rank);
+    }
+  }
+}
+
+void GradientSync::sum_compressed() {
+  if (!ctx_.planning()) sum_in_replicas();
+  for (const auto& its : compressed_)
+    if (its) its->all_reduce.start(gradients(), ctx_.step);
+  for (const auto& its : compressed_)
+    if (its) its->all_reduce.finish(gradients());
+  if (!ctx_.planning()) share_in_replicas();
+}
+
+void GradientSync::finish(const ConstTensor& loss) {
   for (Pending& pending : pending_) finish_reduction(pending);
   pending_.clear();  // frees the whole blocks
   accumulated_.assign(accumulated_.size(), false);
-  if (ctx_.planning()) return;
+  if (ctx_.planning() && compression_ == nullptr) return;
   const auto begin = std::chrono::steady_clock::now();
-  for (const auto& reducer : reducers_)
-    if (reducer) reducer->wait_all(ctx_.profile);
-  {
+  // Scratch that exact steps do not need.
+  std::optional<Arena::Region> scratch;
+  if (compression_ != nullptr) scratch.emplace(ctx_.arena, "compressed gradients");
+  const bool compressing = ctx_.planning() || compresses();
+  if (compressing && all_finite(loss)) {
+    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+    // Before compression, so that a tied table has the same code on both stages, and the code that
+    // it has where one stage holds it.
+    if (!ctx_.planning()) add_tied_stages();
+    sum_compressed();
+  } else {
+    for (int block = store_.blocks(); compressing && block-- > 0;) reduce_exactly(block);
+    for (const auto& reducer : reducers_)
+      if (reducer) reducer->wait_all(ctx_.profile);
     const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
     add_tied_stages();
   }

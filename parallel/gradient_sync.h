@@ -3,7 +3,8 @@
 // last over the pipeline stages that share a tensor.
 //
 // By ZeRO stage
-//   0     every rank gets the whole sum, once per step, in buckets (GradientReducer);
+//   0     every rank gets the whole sum, once per step, in buckets (GradientReducer), or compressed
+//         (CompressedAllReduce), all of it at the end of the step;
 //   1     each rank gets its shard of the sum, once per step, tile by tile (ParameterStore);
 //   2, 3  the same after every micro-batch, added to the stored shard.
 #pragma once
@@ -11,14 +12,18 @@
 #include "engine/ops/context.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/groups.h"
+#include "parallel/outer/compressed_all_reduce.h"
+#include "parallel/outer/gradient_compression.h"
 
 namespace trireme {
 
 class GradientSync {
  public:
   using Options = GradientReducer::Options;  // stages above 0: a tile is the bucket
-  // Store, groups and ctx must outlive this object.
-  GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx, const Options& options);
+  // compression: of the store's gradients; nullptr: their sums are exact. Collective with
+  // compression. All arguments must outlive this object.
+  GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx, const Options& options,
+               const GradientCompression* compression = nullptr);
   ~GradientSync();  // waits for reductions in progress
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
@@ -30,7 +35,11 @@ class GradientSync {
   void block_done(int block, bool last);
   // Ends a step: starts the remaining reductions, waits for all, and sums the tensors that pipeline
   // stages share. Adds the waiting time to TimeCategory::kCommunication.
-  void finish();
+  //
+  // With compression: gradients are summed exactly if those of one rank, or its `loss` (1), are not
+  // finite, so that a step that will be skipped changes no residual and all ranks see what is not
+  // finite. Waits for the GPU.
+  void finish(const ConstTensor& loss);
 
   // Time that the caller waited for reductions in the last finished step.
   double exposed_seconds() const { return exposed_seconds_; }
@@ -43,6 +52,13 @@ class GradientSync {
   };
   void add_parts(int block);
   void add_tied_stages();
+  bool compresses() const;
+  bool all_finite(const ConstTensor& loss);
+  void sum_compressed();
+  void sum_in_replicas();
+  void share_in_replicas();
+  void reduce_exactly(int block);
+  Tensor gradients() const;
   GradientReducer& reducer(Region region);
   void scatter(int block);
   void finish_reduction(Pending& pending);
@@ -51,7 +67,17 @@ class GradientSync {
   ParameterStore& store_;
   Ctx& ctx_;
   Options options_;
+  const GradientCompression* compression_;
   std::array<std::unique_ptr<GradientReducer>, kRegions> reducers_;  // stage 0
+  // Stage 0 with compression, by region; null where its parameters are on one rank.
+  struct CompressedSum {
+    CompressedSum(Communicator& region, GradientCompression::RegionSum& its, Ctx& ctx)
+        : sum(its), groups(region, its.levels), all_reduce(*groups.outer, its.state, ctx) {}
+    const GradientCompression::RegionSum& sum;
+    SumGroups groups;
+    CompressedAllReduce all_reduce;
+  };
+  std::array<std::unique_ptr<CompressedSum>, kRegions> compressed_;
   std::vector<Pending> pending_;   // reductions in progress, oldest first
   std::vector<bool> accumulated_;  // stages 2 and 3: blocks whose shard holds a sum already
   double waiting_seconds_ = 0;

@@ -4,7 +4,6 @@ import re
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import harness
 import tiny_run
@@ -150,17 +149,6 @@ class Stop(tiny_run.RunTest):
         self.assertIn("waiting in MPI_Init for 10 s: 1 of 2 ranks called MPI_Init on this machine (1)", stderr)
         self.assertIn("trireme: error: waited 30 s in MPI_Init (comm.timeout): 1 of 2 ranks", stderr)
         self.assertFalse((self.folder / "run").exists())
-
-    def ranks_of_this_run(self):
-        found = []
-        for entry in os.listdir("/proc"):
-            try:
-                if entry.isdigit() and os.readlink(f"/proc/{entry}/cwd") == os.path.realpath(self.folder):
-                    if b"OMPI_COMM_WORLD_RANK" in Path(f"/proc/{entry}/environ").read_bytes():
-                        found.append(int(entry))
-            except OSError:
-                continue
-        return found
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """A run small enough for a test: text, token files, a configuration, and how to read what a run wrote."""
 import json
+import os
 import random
 import re
+from pathlib import Path
 
 import harness
 
@@ -75,3 +77,15 @@ class RunTest(harness.CommandTest):
         path = self.folder / run / "checkpoints" / f"step-{step:08d}" / "manifest.json"
         manifest = json.loads(path.read_text())
         return json.dumps(manifest["tensors"], sort_keys=True)
+
+    def ranks_of_this_run(self):
+        """Process numbers of the ranks that run in self.folder."""
+        found = []
+        for entry in os.listdir("/proc"):
+            try:
+                if entry.isdigit() and os.readlink(f"/proc/{entry}/cwd") == os.path.realpath(self.folder):
+                    if b"OMPI_COMM_WORLD_RANK" in Path(f"/proc/{entry}/environ").read_bytes():
+                        found.append(int(entry))
+            except OSError:
+                continue
+        return found

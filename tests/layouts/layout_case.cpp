@@ -484,6 +484,9 @@ RunConfig config_of(const LayoutCase& c) {
   set_variant(c.variant, model);
   if (!c.experts.empty()) set_experts(c, model);
   if (c.dropout) model.residual_dropout = model.embedding_dropout = model.attention_dropout = 0.1;
+  config.compression = c.compression;
+  if (c.compression.enabled) model.intermediate_size = 64;
+  if (c.compression.enabled && model.moe.experts > 0) model.moe.intermediate_size = 32;
   config.parallel = c.sizes;
   config.pipeline.schedule =
       c.schedule == "custom"

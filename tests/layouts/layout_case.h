@@ -33,6 +33,9 @@ struct LayoutCase {
   // position, post-norms, biases of q, k and v).
   std::string variant;
   bool dropout = false;
+  // With compression the inner widths of the model are multiples of 32, so that blocks of 8 columns
+  // fit all layouts.
+  GradientCompressionConfig compression = {};
   DType dtype = DType::kF64;
 
   int ranks() const { return world_size(sizes); }

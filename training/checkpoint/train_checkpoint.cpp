@@ -5,6 +5,7 @@
 
 #include "engine/observe/log.h"
 #include "engine/ops/rows/transfer.h"
+#include "training/checkpoint/compression_checkpoint.h"
 #include "transformer/checkpoint/checkpoint_parameters.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/checkpoint/finite_weights.h"
@@ -108,6 +109,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
     for (const RouterState::Named& t : router_tensors(state.model))
       parts.push_back({kKindRouter, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
   add_float8_parts(state.model, groups.layout, parts);
+  add_compression_parts(state, parts);
   const StepState step_state = state.read_step_state(ctx);
   Json json = {{"step", position.step},
                {"consumed_samples", position.consumed_samples},
@@ -137,6 +139,7 @@ TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, Tr
     read_stored(ctx, reader, state.store, stored);
   load_routers(ctx, reader, state.model);
   load_float8(ctx, reader, state.model);
+  load_compression(ctx, reader, state);
   TrainPosition position;
   with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));

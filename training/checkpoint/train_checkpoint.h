@@ -1,5 +1,6 @@
-// Checkpoint of a training run: parameters, optimizer state, router biases, fp8 scaling state, step
-// state, data position and configuration, in the file format of engine/io/sharded_checkpoint.h.
+// Checkpoint of a training run: parameters, optimizer state, residuals of compressed gradients,
+// router biases, fp8 scaling state, step state, data position and configuration, in the file format
+// of engine/io/sharded_checkpoint.h.
 #pragma once
 
 #include "engine/io/sharded_checkpoint.h"

@@ -16,6 +16,7 @@
 #include "engine/io/hub_cache.h"
 #include "engine/text/tokenizer.h"
 #include "training/config/batch_rule.h"
+#include "training/config/compression.h"
 #include "training/config/data_path.h"
 #include "training/config/deepspeed/file.h"
 #include "training/config/optimizer_config.h"
@@ -202,6 +203,7 @@ RunConfig read_checked(Json json, int world_size, ConfigReport& report,
   read_length(values, config, report);
   read_precision(values, config, report);
   read_float8(values, config, report);
+  read_compression(values, config, report);
   read_places(values, config, report);
   read_data(values, config, report);
   read_train_steps(values, config, report, sequences);

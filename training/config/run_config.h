@@ -17,6 +17,7 @@
 #include "optim/config.h"
 #include "parallel/comm/comm_config.h"
 #include "parallel/layout.h"
+#include "parallel/outer/compression_config.h"
 #include "training/config/finetune_config.h"
 #include "transformer/config/model_config.h"
 #include "transformer/config/recompute.h"
@@ -95,6 +96,7 @@ struct RunConfig {
   ContextCommType cp_comm_type = ContextCommType::kP2P;
   PipelineConfig pipeline;
   ZeroConfig zero;
+  GradientCompressionConfig compression;
   DataConfig data;
   FinetuneConfig finetune;
   CheckpointConfig checkpoint;

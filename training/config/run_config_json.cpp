@@ -6,6 +6,7 @@
 #include "engine/config/override.h"
 #include "engine/config/reference.h"
 #include "engine/core/error.h"
+#include "training/config/compression.h"
 #include "training/config/data_path.h"
 #include "training/config/optimizer_config.h"
 #include "training/config/read_finetune.h"
@@ -206,6 +207,7 @@ Json run_config_to_json(const RunConfig& config) {
       {"scheduler", scheduler_json(config.scheduler)},
       {"parallel", parallel_json(config)},
       {"zero_optimization", zero_json(config.zero)},
+      {"compression", compression_to_json(config.compression)},
       {"activation_checkpointing", {{"granularity", word(config.recompute)}}},
       {"data", data_json(config)},
   };
@@ -218,7 +220,9 @@ std::string trajectory_hash(const RunConfig& config) {
   Json json = run_config_to_json(config);
   for (const Key& key : run_schema().keys())
     if (key.status == KeyStatus::kImplemented && !key.is_trajectory) erase_path(json, key.path);
-  if (!config.float8.enabled) json.erase("fp8");  // earlier versions do not have this section
+  // Earlier versions do not have these sections.
+  if (!config.float8.enabled) json.erase("fp8");
+  if (!config.compression.enabled) json.erase("compression");
   for (const char* key : {"data_path", "train_data_path"})
     if (json["data"].contains(key)) keep_file_names(json["data"][key]);
   if (json.contains("finetune"))

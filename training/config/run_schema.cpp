@@ -2,6 +2,7 @@
 // use.
 #include "training/config/run_schema.h"
 
+#include "training/config/compression.h"
 #include "training/config/optimizer_config.h"
 #include "training/config/run_config.h"
 
@@ -395,6 +396,7 @@ Schema make_run_schema() {
   add_places(schema);
   add_machine(schema);
   add_parallel_keys(schema);
+  add_compression_keys(schema);
   add_foreign_keys(schema);
   schema.finish();
   return schema;

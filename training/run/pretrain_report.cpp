@@ -46,6 +46,8 @@ std::string PretrainRun::memory_report() const {
       state_.optimizer.file_bytes() == 0
           ? std::string()
           : line("optimizer state, in file", state_.optimizer.file_bytes()),
+      state_.compression == nullptr ? std::string()
+                                    : line("compressed gradients    ", state_.compression->bytes()),
       line("activations and scratch ", activations), line("rotary table            ", positions),
       batches == 0 ? std::string() : line("micro-batches           ", batches),
       line("total                   ", planned_bytes()));

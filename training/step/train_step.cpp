@@ -62,11 +62,15 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
       sequence_length_(config.sequence_length),
       loss_scale_(config.loss_scale) {
   if (config.float8.enabled) model.use_float8(config.float8);
+  if (config.compression.enabled && layout.data.size > 1)
+    compression = std::make_unique<GradientCompression>(config.compression, store, config.parallel,
+                                                        layout, config.seed);
 }
 
 void TrainState::allocate(Ctx& ctx) {
   store.allocate(ctx, true);
   optimizer.allocate(ctx);
+  if (compression != nullptr) compression->allocate(ctx);
   model.reserve_positions(ctx, sequence_length_);
   if (model.routers() != nullptr) model.routers()->place(ctx);
   if (model.float8() != nullptr) model.float8()->allocate(ctx);
@@ -83,7 +87,8 @@ void TrainState::initialize(Ctx& ctx) {
 }
 
 int64_t TrainState::bytes() const {
-  return store.value_bytes() + store.gradient_bytes() + optimizer.state_bytes();
+  return store.value_bytes() + store.gradient_bytes() + optimizer.state_bytes() +
+         (compression == nullptr ? 0 : compression->bytes());
 }
 
 Tensor TrainState::step_state() const {
@@ -114,7 +119,8 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
               splits_backward(schedule_),
               learns_from_pairs(config_.finetune) ? &config_.finetune.dpo : nullptr}),
       graphs_(config_, groups, executor_.program(), state.store, stage_, ctx),
-      sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap}) {
+      sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap},
+            state.compression.get()) {
   ParameterStore& store = state.store;
   store.attach(groups, ctx, config.zero.prefetch);
   // Each gradient element enters the norm on the one rank that owns it.
@@ -215,7 +221,7 @@ void TrainStep::local_sum_of_squares() {
 }
 
 void TrainStep::reduce_and_update(int64_t step) {
-  sync_.finish();
+  sync_.finish(sums(kLoss, kLoss + 1));
   local_sum_of_squares();
   if (ctx_.planning()) return;
   // Tensor-parallel ranks have the same losses; one of them counts.

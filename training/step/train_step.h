@@ -14,6 +14,7 @@
 #include "optim/flat_optimizer.h"
 #include "optim/step_control.h"
 #include "parallel/gradient_sync.h"
+#include "parallel/outer/gradient_compression.h"
 #include "training/config/run_config.h"
 #include "training/step/micro_batch_graphs.h"
 #include "training/step/train_stage.h"
@@ -54,6 +55,7 @@ class TrainState {
   Model model;
   ParameterStore store;
   FlatOptimizer optimizer;
+  std::unique_ptr<GradientCompression> compression;  // nullptr: gradients are summed exactly
   // State after the last started step. On a GPU read_step_state() waits for that step.
   StepState read_step_state(Ctx& ctx) const;
   void write_step_state(Ctx& ctx, const StepState& state);

@@ -13,14 +13,16 @@ void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore&
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
     if (!store.trained(h)) continue;  // base of adapters: stored elsewhere
-    const CheckpointTensor& tensor =
-        reader.require(stored.kind, spec.name, stored.array.dtype(), dims_of(spec.shape));
-    const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
+    const std::vector<int64_t> shape = dims_of(spec.shape);
+    const TensorBox box = spec.box.extent.empty() ? whole_box(shape) : spec.box;
+    const CheckpointTensor* tensor = nullptr;
     stored.map.for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
+      if (tensor == nullptr)
+        tensor = &reader.require(stored.kind, spec.name, stored.array.dtype(), shape);
       const int64_t begin = part.begin - store.range(h).begin;
       fill_from_host(ctx, stored.array.slice(0, at, at + part.size()),
                      [&](const Tensor& piece, int64_t first) {
-                       reader.read(tensor, box, begin + first, piece);
+                       reader.read(*tensor, box, begin + first, piece);
                      });
     });
   }

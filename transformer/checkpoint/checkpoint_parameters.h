@@ -20,8 +20,8 @@ struct StoredArray {
 };
 
 // Reads, for every trained parameter, the elements that `stored` holds on this rank. Skips frozen
-// parameters: they belong to the base of the adapters. InputError if a tensor is absent or has
-// another shape or dtype.
+// parameters: they belong to the base of the adapters. InputError if a tensor of which it holds
+// elements is absent or has another shape or dtype.
 void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
                  const StoredArray& stored);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int kRuns = 6;
 constexpr int kReadRuns = 3;
 constexpr double kRunSeconds = 0.012;
-// Beside other processes a run of kRunSeconds is always disturbed, and a short one sometimes is not.
+// Beside other processes each run of kRunSeconds is disturbed, but not each short one.
 constexpr int kShortRuns = 24;
 constexpr double kShortRunSeconds = 4e-4;
 constexpr int64_t kMinRunBytes = int64_t{32} << 20;  // per run: long compared to waking the team

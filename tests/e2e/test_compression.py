@@ -1,0 +1,111 @@
+"""Compressed gradients of a run: the bytes that are sent, a run that is killed, and what does not fit."""
+import contextlib
+import os
+import signal
+import time
+
+import harness
+import tiny_run
+
+METHOD = "compression.gradients.method"
+
+
+def gradients(method, **options):
+    return {"gradients": {"method": method, "min_bytes": 1024, **options}}
+
+
+class Compression(tiny_run.RunTest):
+    def run_on_two(self, output, *arguments):
+        return self.pretrain("--ranks", 2, "--set", f"output_dir={output}", *arguments, timeout=300)
+
+    def run_on_four(self, *assignments):
+        """Five steps of two replicas, each divided by tensor parallelism unless an assignment changes that."""
+        chosen = ["parallel.tensor_model_parallel_size=2", "train_steps=5", *assignments]
+        self.pretrain("--ranks", 4, *[part for one in chosen for part in ("--set", one)], timeout=300)
+
+    def sent(self, run):
+        """Bytes of all-to-alls and of all-reduces in the last step, by all ranks."""
+        record = self.records(run)[-1]
+        return record["comm_all_to_all_bytes"], record["comm_all_reduce_bytes"]
+
+    def test_bytes(self):
+        """The codes of all matrices by the formulas of docs/design/outer.md, and the norms as they are."""
+        self.configure(train_steps=5, comm={"algorithm": "ring"})
+        self.run_on_two("exact")
+        self.configure(train_steps=5, comm={"algorithm": "ring"}, compression=gradients("quantize", bits=4, block=16))
+        self.run_on_two("compressed")
+        hidden, inner, kv = 32, 64, 16
+        matrices = [(257, hidden)] + 2 * [(hidden, hidden), (kv, hidden), (kv, hidden), (hidden, hidden), (inner, hidden),
+                                          (inner, hidden), (hidden, inner)]
+        codes = sum(rows * (4 * columns // 16 + columns // 2) for rows, columns in matrices)
+        norms = 5 * hidden * 4
+        all_to_all, all_reduce = self.sent("compressed")
+        self.assertEqual(all_to_all, 2 * (codes + norms))  # each of two ranks sends one half in both phases
+        plain_all_to_all, plain_all_reduce = self.sent("exact")
+        self.assertEqual(plain_all_to_all, 0)
+        weights = sum(rows * columns for rows, columns in matrices) * 4
+        self.assertLess(all_reduce, plain_all_reduce - 2 * weights)
+
+    def kill_at(self, steps):
+        """Kills all ranks of the run once it has so many steps more on record."""
+        metrics = self.folder / "run/metrics.jsonl"
+        begin = len(self.records()) if metrics.exists() else 0
+        process = self.start("pretrain", "--config", "run.json", "--ranks", "2", "--resume", "auto")
+        end = time.monotonic() + 240
+        while not metrics.exists() or len(self.records()) < begin + steps:
+            self.assertLess(time.monotonic(), end)
+            if process.poll() is not None:
+                break
+            time.sleep(0.005)
+        for rank in self.ranks_of_this_run():
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(rank, signal.SIGKILL)
+        process.communicate(timeout=240)
+
+    def test_a_killed_run_ends_with_the_same_bits(self):
+        for method, options in (("quantize", {"bits": 1, "block": 16}), ("powersgd", {"rank": 2})):
+            with self.subTest(method):
+                changes = {"compression": gradients(method, warmup_steps=3, **options),
+                           "checkpoint": {"save_interval": 5, "keep_last": 2}}
+                self.configure(output_dir=f"whole-{method}", **changes)
+                self.pretrain("--ranks", 2, timeout=300)
+                self.configure(output_dir="run", **changes)
+                for steps in (2, 7, 4):
+                    self.kill_at(steps)
+                self.pretrain("--ranks", 2, "--resume", "auto", timeout=300)
+                self.assertEqual(self.losses(), self.losses(f"whole-{method}"))
+                self.assertEqual(self.weights(30), self.weights(30, f"whole-{method}"))
+                text, _ = self.trireme("checkpoint", "inspect", "run")
+                for kind in ("residual.0", "residual.1", "residual.sum"):
+                    self.assertIn(kind, text)
+                (self.folder / "run").rename(self.folder / f"run-{method}")
+
+    def test_memory_is_planned(self):
+        self.configure(train_steps=5, compression=gradients("quantize"))
+        text, errors = self.run_on_two("run")
+        self.assertIn("compressed gradients", text + errors)
+
+    def test_one_replica_needs_none(self):
+        self.configure(train_steps=5, compression=gradients("quantize"))
+        text, errors = self.pretrain()
+        self.assertIn(f"{METHOD}: has no effect with one data-parallel rank", text + errors)
+
+    def test_blocks_that_a_layout_cuts(self):
+        self.configure(compression=gradients("quantize", block=32))
+        self.assert_refused("pretrain", "--config", "run.json", "--ranks", 4, "--set", "parallel.tensor_model_parallel_size=2",
+                            says=["compression.gradients: model.layers.0.self_attn.o_proj.weight (32, 32)",
+                                  "use a block that divides 16", "or set min_bytes above 4096"])
+        for way_out in ("block=16", "min_bytes=4097"):
+            self.run_on_four(f"compression.gradients.{way_out}", f"output_dir={way_out}")
+
+    def test_whole_matrices(self):
+        self.configure(compression=gradients("powersgd"))
+        self.assert_refused("pretrain", "--config", "run.json", "--ranks", 4, "--set", "parallel.tensor_model_parallel_size=2",
+                            says=[f"{METHOD}: powersgd factors whole matrices", "set it to 1, or use quantize, top_k or random_k"])
+        self.run_on_four("parallel.tensor_model_parallel_size=1", "output_dir=undivided")
+        for method in ("quantize", "top_k", "random_k"):
+            self.run_on_four(f"{METHOD}={method}", "compression.gradients.block=16", f"output_dir={method}")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,91 @@
+// Section "compression" of the run configuration.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "parallel/outer/compressors/compressors.h"
+#include "tests/training/config/small_run.h"
+#include "training/config/compression.h"
+
+namespace trireme::test_compression {
+using test::problem;
+using test::read;
+
+namespace {
+
+const std::string kMethod = "compression.gradients.method=";
+
+std::vector<std::string> with(const std::string& method, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), kMethod + method);
+  return more;
+}
+
+TEST(CompressionConfig, IsOffByDefault) {
+  EXPECT_FALSE(read({}, 2).compression.enabled);
+  EXPECT_FALSE(read(with("none"), 2).compression.enabled);
+  EXPECT_EQ(trajectory_hash(read(with("none"), 2)), trajectory_hash(read({}, 2)));
+}
+
+TEST(CompressionConfig, EveryMethodIsReadAndWritten) {
+  for (const CompressorRow& row : compressors()) {
+    const RunConfig config = read(with(row.method), 2);
+    EXPECT_TRUE(config.compression.enabled);
+    EXPECT_TRUE(config.notes.empty());
+    const Json json = run_config_to_json(config);
+    EXPECT_EQ(run_config_to_json(read_run_config(json, 2)), json);
+    EXPECT_NE(trajectory_hash(config), trajectory_hash(read({}, 2)));
+  }
+  const GradientCompressionConfig c =
+      read(with("quantize",
+                {"compression.gradients.bits=4", "compression.gradients.block=64",
+                 "compression.gradients.error_feedback=false",
+                 "compression.gradients.warmup_steps=7", "compression.gradients.min_bytes=9"}),
+           2)
+          .compression;
+  EXPECT_EQ(c.options.bits, 4);
+  EXPECT_EQ(c.options.block, 64);
+  EXPECT_FALSE(c.error_feedback);
+  EXPECT_EQ(c.warmup_steps, 7);
+  EXPECT_EQ(c.min_bytes, 9);
+  EXPECT_EQ(read(with("top_k", {"compression.gradients.ratio=0.5"}), 2).compression.options.ratio,
+            0.5);
+}
+
+// Problem of a run on two ranks.
+std::string refusal(const std::vector<std::string>& assignments) { return problem(assignments, 2); }
+
+TEST(CompressionConfig, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(refusal({"compression.gradients.bits=4"}),
+            "compression.gradients.bits: needs compression.gradients.method");
+  EXPECT_EQ(
+      refusal(with("quantize", {"compression.gradients.ratio=0.5"})),
+      "compression.gradients.ratio: is no option of quantize, whose options are: bits, block");
+  EXPECT_EQ(refusal(with("quantize", {"compression.gradients.bits=3"})),
+            "compression.gradients.bits: is 3, expected 8, 4 or 1");
+  EXPECT_EQ(refusal(with("quantize", {"compression.gradients.block=9"})),
+            "compression.gradients.block: is 9, expected a multiple of 8, 0 to 1048576");
+  EXPECT_EQ(refusal(with("top_k", {"compression.gradients.block=20000"})),
+            "compression.gradients.block: is 20000, expected 0 to 16384");
+  EXPECT_NE(refusal(with("top_k", {"compression.gradients.ratio=0"})), "");
+  EXPECT_NE(refusal(with("powersgd", {"compression.gradients.rank=65"})), "");
+  EXPECT_EQ(
+      refusal(with("zip")),
+      "compression.gradients.method: must be one of none, quantize, top_k, random_k, powersgd; "
+      "got \"zip\"");
+  EXPECT_EQ(refusal(with("quantize", {"zero_optimization.stage=1"})),
+            "compression.gradients.method: needs zero_optimization.stage 0, got 1");
+  EXPECT_NE(refusal(with("quantize", {"fp16.enabled=true"})), "");
+  EXPECT_EQ(refusal(with("powersgd", {"parallel.tensor_model_parallel_size=2"})),
+            "compression.gradients.method: powersgd factors whole matrices, which "
+            "parallel.tensor_model_parallel_size above 1 divides: set it to 1, or use quantize, "
+            "top_k or random_k");
+}
+
+TEST(CompressionConfig, OneReplicaNeedsNone) {
+  const std::vector<std::string> notes = read(with("quantize"), 1).notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0], "compression.gradients.method: has no effect with one data-parallel rank");
+}
+
+}  // namespace
+}  // namespace trireme::test_compression

@@ -1,0 +1,18 @@
+// Section "compression" of the run configuration: its keys, its reader and its writer.
+#pragma once
+
+#include "engine/config/reader.h"
+#include "engine/config/schema.h"
+#include "training/config/run_config.h"
+
+namespace trireme {
+
+void add_compression_keys(Schema& schema);
+
+// Reads the keys of the section. The layout, ZeRO's stage and the precision must have been read.
+void read_compression(const ConfigValues& values, RunConfig& config, ConfigReport& report);
+
+// Section of the resolved configuration: the keys that the method uses.
+Json compression_to_json(const GradientCompressionConfig& gradients);
+
+}  // namespace trireme
