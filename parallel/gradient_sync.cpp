@@ -3,12 +3,20 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "engine/ops/optimizer/optimizer_step.h"
 #include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/transfer.h"
 
 namespace trireme {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
 
 GradientSync::GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx,
                            const Options& options, const GradientCompression* compression)
@@ -56,10 +64,9 @@ void GradientSync::add_parts(int block) {
 // Sums a tied table over its two stages once each has its own sum over micro-batches. The pipeline
 // is empty then. In the middle of a step one stage would wait for the other, which may itself need
 // messages of the first to get there.
-void GradientSync::add_tied_stages() {
+void GradientSync::add_tied_stages(const ShardMap& reduced) {
   Communicator& group = *groups_.tied;
   if (group.size() == 1) return;
-  const ShardMap& reduced = store_.sharding().stage == 0 ? store_.gradient_map() : store_.owned();
   for (int block = 0; block < store_.blocks(); ++block)
     for (const PartialRange& part : store_.partial_ranges(block)) {
       if (part.sum != PartialSum::kTiedStages) continue;
@@ -93,8 +100,7 @@ void GradientSync::finish_reduction(Pending& pending) {
     const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
     for (const Work& work : pending.work) work.wait();
   }
-  waiting_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  waiting_seconds_ += seconds_since(begin);
   if (!pending.whole.present()) return;
   const bool first = !accumulated_[static_cast<size_t>(pending.block)];
   accumulated_[static_cast<size_t>(pending.block)] = true;
@@ -116,8 +122,14 @@ void GradientSync::block_done(int block, bool last) {
   if (stage < 2 && (!last || ctx_.planning())) return;
   store_.finish_gradients(ctx_, block);
   if (!ctx_.planning()) add_parts(block);
+  if (!compresses()) sum_exactly(block);
+}
+
+void GradientSync::sum_exactly(int block) {
+  const int stage = store_.sharding().stage;
   if (stage == 0) {
-    if (!compresses()) reduce_exactly(block);
+    for (const Region region : kTrainedRegions)
+      if (store_.region_range(region).size() > 0) reducer(region).block_ready(position(block));
     return;
   }
   // With sharded gradients at most two whole blocks exist: the one being reduced and the one being
@@ -128,11 +140,6 @@ void GradientSync::block_done(int block, bool last) {
     finish_reduction(pending_.front());
     pending_.erase(pending_.begin());
   }
-}
-
-void GradientSync::reduce_exactly(int block) {
-  for (const Region region : kTrainedRegions)
-    if (store_.region_range(region).size() > 0) reducer(region).block_ready(position(block));
 }
 
 bool GradientSync::compresses() const {
@@ -185,33 +192,46 @@ void GradientSync::sum_compressed() {
   if (!ctx_.planning()) share_in_replicas();
 }
 
-void GradientSync::finish(const ConstTensor& loss) {
+// Completes the exact sums.
+void GradientSync::finish_exactly() {
   for (Pending& pending : pending_) finish_reduction(pending);
   pending_.clear();  // frees the whole blocks
   accumulated_.assign(accumulated_.size(), false);
-  if (ctx_.planning() && compression_ == nullptr) return;
+  if (ctx_.planning()) return;
   const auto begin = std::chrono::steady_clock::now();
-  // Scratch that exact steps do not need.
-  std::optional<Arena::Region> scratch;
-  if (compression_ != nullptr) scratch.emplace(ctx_.arena, "compressed gradients");
-  const bool compressing = ctx_.planning() || compresses();
-  if (compressing && all_finite(loss)) {
+  for (const auto& reducer : reducers_)
+    if (reducer) reducer->wait_all(ctx_.profile);
+  {
     const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
-    // Before compression, so that a tied table has the same code on both stages, and the code that
-    // it has where one stage holds it.
-    if (!ctx_.planning()) add_tied_stages();
-    sum_compressed();
-  } else {
-    for (int block = store_.blocks(); compressing && block-- > 0;) reduce_exactly(block);
-    for (const auto& reducer : reducers_)
-      if (reducer) reducer->wait_all(ctx_.profile);
-    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
-    add_tied_stages();
+    add_tied_stages(store_.sharding().stage == 0 ? store_.gradient_map() : store_.owned());
   }
-  exposed_seconds_ =
-      waiting_seconds_ +
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  waiting_seconds_ = 0;
+  waiting_seconds_ += seconds_since(begin);
+}
+
+// Compresses, unless a rank has a number that is not finite.
+void GradientSync::finish_compressed(const ConstTensor& loss) {
+  if (!all_finite(loss)) {
+    for (int block = store_.blocks(); block-- > 0;) sum_exactly(block);
+    return finish_exactly();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+  // Before compression, so that a tied table has the same code on both stages, and the code that it
+  // has where one stage holds it.
+  if (!ctx_.planning()) add_tied_stages(store_.gradient_map());
+  sum_compressed();
+  waiting_seconds_ += seconds_since(begin);
+}
+
+void GradientSync::finish(const ConstTensor& loss) {
+  std::optional<Arena::Region> scratch;  // exact steps of a run with compression need none
+  if (compression_ != nullptr) scratch.emplace(ctx_.arena, "compressed gradients");
+  const bool plans = ctx_.planning() && compression_ != nullptr;
+  if (plans || compresses())
+    finish_compressed(loss);
+  else
+    finish_exactly();
+  exposed_seconds_ = std::exchange(waiting_seconds_, 0);
 }
 
 }  // namespace trireme

@@ -3,10 +3,11 @@
 // last over the pipeline stages that share a tensor.
 //
 // By ZeRO stage
-//   0     every rank gets the whole sum, once per step, in buckets (GradientReducer), or compressed
-//         (CompressedAllReduce), all of it at the end of the step;
+//   0     every rank gets the whole sum, once per step, in buckets (GradientReducer);
 //   1     each rank gets its shard of the sum, once per step, tile by tile (ParameterStore);
 //   2, 3  the same after every micro-batch, added to the stored shard.
+// Compressed (stages 0 and 1), every rank gets the whole sum at the end of the step
+// (CompressedAllReduce), so that both stages have the same numbers.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -51,13 +52,15 @@ class GradientSync {
     std::vector<Work> work;
   };
   void add_parts(int block);
-  void add_tied_stages();
+  void add_tied_stages(const ShardMap& reduced);
   bool compresses() const;
   bool all_finite(const ConstTensor& loss);
   void sum_compressed();
   void sum_in_replicas();
   void share_in_replicas();
-  void reduce_exactly(int block);
+  void sum_exactly(int block);
+  void finish_exactly();
+  void finish_compressed(const ConstTensor& loss);
   Tensor gradients() const;
   GradientReducer& reducer(Region region);
   void scatter(int block);
@@ -69,7 +72,7 @@ class GradientSync {
   Options options_;
   const GradientCompression* compression_;
   std::array<std::unique_ptr<GradientReducer>, kRegions> reducers_;  // stage 0
-  // Stage 0 with compression, by region; null where its parameters are on one rank.
+  // With compression, by region; null where its parameters are on one rank.
   struct CompressedSum {
     CompressedSum(Communicator& region, GradientCompression::RegionSum& its, Ctx& ctx)
         : sum(its), groups(region, its.levels), all_reduce(*groups.outer, its.state, ctx) {}

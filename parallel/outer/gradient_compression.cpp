@@ -15,8 +15,8 @@ GradientCompression::GradientCompression(const GradientCompressionConfig& config
                                          const ParameterStore& store, const ParallelSizes& sizes,
                                          const Layout& layout, uint64_t seed)
     : config_(config), compressor_(make_compressor(config.options)) {
-  TRIREME_CHECK(store.sharding().stage == 0, "gradients are compressed at ZeRO stage ",
-                store.sharding().stage, ", expected 0");
+  TRIREME_CHECK(store.sharding().stage <= 1, "gradients are compressed at ZeRO stage ",
+                store.sharding().stage, ", expected 0 or 1");
   for (const Region region : kTrainedRegions) {
     const std::vector<CompressedPart> parts = parts_of(store, region, seed);
     if (layout.of(region).size == 1 || parts.empty()) continue;

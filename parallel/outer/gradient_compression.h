@@ -1,5 +1,5 @@
 // Compression of gradients in their sum over the ranks that hold the same parameters
-// (docs/design/outer.md), at ZeRO stage 0: which tensors are compressed, and the memory of it.
+// (docs/design/outer.md), at ZeRO stages 0 and 1: which tensors are compressed, and the memory of it.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class GradientCompression {
     CompressionState state;         // of this rank's piece, between the outer ranks
   };
 
-  // Determines sizes only. The store's arrays must not be sharded; the config must be enabled and
+  // Determines sizes only. The store's gradients must not be sharded; the config must be enabled and
   // have no problems. seed: of random choices. InputError if a parameter cannot be compressed in
   // this layout (compressed_parts()).
   GradientCompression(const GradientCompressionConfig& config, const ParameterStore& store,

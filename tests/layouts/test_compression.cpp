@@ -56,6 +56,8 @@ std::vector<LayoutCase> layouts() {
   outermost.sizes.order = "dp-cp-tp-pp";
   LayoutCase recomputed = layout(2, 2, 1, 1);
   recomputed.recompute = Recompute::kFull;
+  LayoutCase sharded = layout(2, 1, 1, 2), sharded_stages = layout(2, 1, 2, 1);
+  sharded.zero = sharded_stages.zero = 1;
   return {layout(2, 2, 1, 1),
           layout(2, 4, 1, 1, true),
           layout(2, 1, 2, 1),
@@ -69,7 +71,9 @@ std::vector<LayoutCase> layouts() {
           interleaved,
           zero_bubble,
           outermost,
-          recomputed};
+          recomputed,
+          sharded,
+          sharded_stages};
 }
 
 LayoutResult run(const LayoutCase& c, bool compressed = true) {
@@ -227,8 +231,7 @@ TEST(Compression, OtherNumbersOfReplicasLoseNoResidual) {
 }
 
 // A step whose gradients are not finite on one rank is skipped by all, and changes no residual.
-TEST(Compression, SkippedStepsChangeNoResidual) {
-  LayoutCase c = layout(2, 1, 1, 2);
+void expect_no_change_in_skipped_steps(LayoutCase c) {
   c.compression = compression({.bits = 1, .block = 8});
   on_ranks(config_of(c), {}, [&](LayoutRank& rank) {
     const CompressionState& state = rank.state.compression->region(Region::kDense)->state;
@@ -245,6 +248,14 @@ TEST(Compression, SkippedStepsChangeNoResidual) {
     EXPECT_FALSE(rank.train(2, false).skipped);
     EXPECT_NE(to_doubles(state.residual()), before);
   });
+}
+
+TEST(Compression, SkippedStepsChangeNoResidual) {
+  LayoutCase c = layout(2, 1, 1, 2);
+  for (const int zero : {0, 1}) {
+    c.zero = zero;
+    expect_no_change_in_skipped_steps(c);
+  }
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport
   const auto refuse = [&](const std::string& reason) {
     report.error(values.spelled(kMethod), reason);
   };
-  if (config.zero.stage > 0)
-    refuse(concat("needs zero_optimization.stage 0, got ", config.zero.stage));
+  if (config.zero.stage > 1)
+    refuse(concat("needs zero_optimization.stage 0 or 1, got ", config.zero.stage));
   if (config.dtype == DType::kF16)
     refuse(
         "is not supported with fp16.enabled, whose gradients change their scale; supported: "
