@@ -1,5 +1,5 @@
-// Compression of gradients in their sum over the ranks that hold the same parameters
-// (docs/design/outer.md), at ZeRO stages 0 and 1: which tensors are compressed, and the memory of it.
+// Compression of gradients in their sum over the ranks that hold the same parameters, at ZeRO
+// stages 0 and 1 (docs/design/outer.md): which tensors are compressed, and the memory of it.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@ namespace trireme {
 class GradientCompression {
  public:
   // Gradients of one region. Of its parts, in the order of their offsets, each inner rank
-  // compresses one piece.
+  // compresses one piece. With one outer rank there are no parts: the sum is exact.
   struct RegionSum {
     SumLevels levels;
     std::vector<FlatRange> pieces;  // by inner rank; padding inside of a piece belongs to it
     CompressionState state;         // of this rank's piece, between the outer ranks
   };
 
-  // Determines sizes only. The store's gradients must not be sharded; the config must be enabled and
-  // have no problems. seed: of random choices. InputError if a parameter cannot be compressed in
-  // this layout (compressed_parts()).
+  // Determines sizes only. The store's gradients must not be sharded; the config must be enabled
+  // and have no problems. seed: of random choices. InputError if a parameter cannot be compressed
+  // in this layout (compressed_parts()).
   GradientCompression(const GradientCompressionConfig& config, const ParameterStore& store,
                       const ParallelSizes& sizes, const Layout& layout, uint64_t seed);
 

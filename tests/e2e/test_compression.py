@@ -88,7 +88,7 @@ class Compression(tiny_run.RunTest):
     def test_one_replica_needs_none(self):
         self.configure(train_steps=5, compression=gradients("quantize"))
         text, errors = self.pretrain()
-        self.assertIn(f"{METHOD}: has no effect with one data-parallel rank", text + errors)
+        self.assertIn(f"{METHOD}: has no effect with parallel.data_parallel_size 1", text + errors)
 
     def test_blocks_that_a_layout_cuts(self):
         self.configure(compression=gradients("quantize", block=32))

@@ -123,6 +123,12 @@ TEST(Compression, LeavesExpertsOfOneRankExact) {
   expect_exact(c, {.method = "top_k", .ratio = 1.0, .block = 8});
 }
 
+TEST(Compression, LeavesOneReplicaExact) {
+  LayoutCase c = layout(1, 2, 1, 2);
+  c.compression = compression({.bits = 1, .block = 8});
+  EXPECT_EQ(layout_difference(run(c), run(c, false), c.dtype), "");
+}
+
 TEST(Compression, WholeMatricesDoNotDependOnStagesAndContext) {
   for (const LayoutCase& c : {layout(2, 1, 2, 1), layout(2, 1, 1, 2), layout(2, 1, 2, 2)}) {
     LayoutCase of_gpt2 = c;

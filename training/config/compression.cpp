@@ -52,8 +52,8 @@ void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport
     refuse(concat("powersgd factors whole matrices, which ",
                   sizes.tp > 1 ? key::kTensor : key::kExpertTensor,
                   " above 1 divides: set it to 1, or use quantize, top_k or random_k"));
-  if (sizes.dp * sizes.cp == 1)
-    report.note(values.spelled(kMethod), "has no effect with one data-parallel rank");
+  if (sizes.dp == 1)
+    report.note(values.spelled(kMethod), concat("has no effect with ", key::kData, " 1"));
 }
 
 // "quantize: 8, 4 or 1 bits per element and a scale per block; top_k: ..."

@@ -84,7 +84,8 @@ TEST(CompressionConfig, RefusesWhatDoesNotFit) {
 TEST(CompressionConfig, OneReplicaNeedsNone) {
   const std::vector<std::string> notes = read(with("quantize"), 1).notes;
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_EQ(notes[0], "compression.gradients.method: has no effect with one data-parallel rank");
+  EXPECT_EQ(notes[0],
+            "compression.gradients.method: has no effect with parallel.data_parallel_size 1");
 }
 
 }  // namespace
