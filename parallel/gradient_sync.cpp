@@ -1,7 +1,6 @@
 #include "parallel/gradient_sync.h"
 
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -19,7 +18,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }  // namespace
 
 GradientSync::GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx,
-                           const Options& options, const GradientCompression* compression)
+                           const Options& options, GradientCompression* compression)
     : groups_(groups),
       store_(store),
       ctx_(ctx),
@@ -28,8 +27,8 @@ GradientSync::GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx
       accumulated_(static_cast<size_t>(store.blocks()), false) {
   for (const Region region : kTrainedRegions)
     if (compression != nullptr && compression->region(region) != nullptr)
-      compressed_[static_cast<size_t>(region)] =
-          std::make_unique<CompressedSum>(groups.of(region), *compression->region(region), ctx);
+      compressed_[static_cast<size_t>(region)] = std::make_unique<CompressedSum>(
+          groups.of(region), region, *compression->region(region), ctx);
 }
 
 // Waits, because after a failure a reduction may still be writing to the arena.
@@ -67,6 +66,8 @@ void GradientSync::add_parts(int block) {
 void GradientSync::add_tied_stages(const ShardMap& reduced) {
   Communicator& group = *groups_.tied;
   if (group.size() == 1) return;
+  const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+  const auto begin = std::chrono::steady_clock::now();
   for (int block = 0; block < store_.blocks(); ++block)
     for (const PartialRange& part : store_.partial_ranges(block)) {
       if (part.sum != PartialSum::kTiedStages) continue;
@@ -75,6 +76,7 @@ void GradientSync::add_tied_stages(const ShardMap& reduced) {
         group.all_reduce(store_.flat_gradients().slice(0, at, at + piece.size()));
       });
     }
+  waiting_seconds_ += seconds_since(begin);
 }
 
 void GradientSync::scatter(int block) {
@@ -146,13 +148,15 @@ bool GradientSync::compresses() const {
   return compression_ != nullptr && compression_->compresses(ctx_.step);
 }
 
-bool GradientSync::all_finite(const ConstTensor& loss) {
+// Whether the gradients and losses of all ranks are finite and far from the largest float32.
+bool GradientSync::may_encode(const ConstTensor& loss) {
+  constexpr double kMaxSquares = 1e30;
   const Activation squares = ctx_.allocate("gradient_sync.squares", DType::kF64, {1});
   fill_zero(ctx_, *squares);
   sum_of_squares(ctx_, *squares, gradients());
   sum_of_squares(ctx_, *squares, loss);
-  const bool finite = std::isfinite(to_host<double>(ctx_, *squares).front());
-  return ctx_.planning() || groups_.world.all_reduce_scalar(int64_t{finite}, ReduceOp::kMin) != 0;
+  const bool may = to_host<double>(ctx_, *squares).front() < kMaxSquares;  // false for NaN
+  return ctx_.planning() || groups_.world.all_reduce_scalar(int64_t{may}, ReduceOp::kMin) != 0;
 }
 
 // Stored gradients; without memory in a planning run.
@@ -161,35 +165,46 @@ Tensor GradientSync::gradients() const {
   return {nullptr, store_.gradient_dtype(), Shape{store_.gradient_map().size()}};
 }
 
-// Sums each region over the ranks of a replica, exactly.
-void GradientSync::sum_in_replicas() {
-  for (const Region region : kTrainedRegions) {
-    const auto& its = compressed_[static_cast<size_t>(region)];
-    if (!its || its->groups.inner->size() == 1) continue;
-    const FlatRange range = store_.region_range(region);
-    its->groups.inner->all_reduce(gradients().slice(0, range.begin, range.end));
+// Sums each region over `level` of its groups, exactly.
+void GradientSync::sum_over(std::unique_ptr<Communicator> SumGroups::*level) {
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+    for (const Region region : kTrainedRegions) {
+      const auto& its = compressed_[static_cast<size_t>(region)];
+      if (!its || (its->groups.*level)->size() == 1) continue;
+      const FlatRange range = store_.region_range(region);
+      (its->groups.*level)->all_reduce(gradients().slice(0, range.begin, range.end));
+    }
   }
+  waiting_seconds_ += seconds_since(begin);
 }
 
 // Gives all ranks of a replica the pieces that each of them has summed over the replicas.
 void GradientSync::share_in_replicas() {
-  for (const auto& its : compressed_) {
-    if (!its || its->groups.inner->size() == 1) continue;
-    for (int rank = 0; rank < its->groups.inner->size(); ++rank) {
-      const FlatRange& piece = its->sum.pieces[static_cast<size_t>(rank)];
-      if (piece.size() > 0)
-        its->groups.inner->broadcast(gradients().slice(0, piece.begin, piece.end), rank);
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+    for (const auto& its : compressed_) {
+      if (!its || its->groups.inner->size() == 1) continue;
+      for (int rank = 0; rank < its->groups.inner->size(); ++rank) {
+        const FlatRange& piece = its->sum.pieces[static_cast<size_t>(rank)];
+        if (piece.size() > 0)
+          its->groups.inner->broadcast(gradients().slice(0, piece.begin, piece.end), rank);
+      }
     }
   }
+  waiting_seconds_ += seconds_since(begin);
 }
 
 void GradientSync::sum_compressed() {
-  if (!ctx_.planning()) sum_in_replicas();
   for (const auto& its : compressed_)
     if (its) its->all_reduce.start(gradients(), ctx_.step);
-  for (const auto& its : compressed_)
-    if (its) its->all_reduce.finish(gradients());
-  if (!ctx_.planning()) share_in_replicas();
+  for (const auto& its : compressed_) {
+    if (!its) continue;
+    its->all_reduce.finish(gradients());
+    waiting_seconds_ += its->all_reduce.waiting_seconds();
+  }
 }
 
 // Completes the exact sums.
@@ -201,26 +216,19 @@ void GradientSync::finish_exactly() {
   const auto begin = std::chrono::steady_clock::now();
   for (const auto& reducer : reducers_)
     if (reducer) reducer->wait_all(ctx_.profile);
-  {
-    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
-    add_tied_stages(store_.sharding().stage == 0 ? store_.gradient_map() : store_.owned());
-  }
   waiting_seconds_ += seconds_since(begin);
+  add_tied_stages(store_.sharding().stage == 0 ? store_.gradient_map() : store_.owned());
 }
 
-// Compresses, unless a rank has a number that is not finite.
 void GradientSync::finish_compressed(const ConstTensor& loss) {
-  if (!all_finite(loss)) {
-    for (int block = store_.blocks(); block-- > 0;) sum_exactly(block);
-    return finish_exactly();
+  if (!ctx_.planning()) {
+    sum_over(&SumGroups::inner);
+    // A tied table has the same bits on both stages from here on, and thereby the same code.
+    add_tied_stages(store_.gradient_map());
   }
-  const auto begin = std::chrono::steady_clock::now();
-  const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
-  // Before compression, so that a tied table has the same code on both stages, and the code that it
-  // has where one stage holds it.
-  if (!ctx_.planning()) add_tied_stages(store_.gradient_map());
+  if (!may_encode(loss)) return sum_over(&SumGroups::outer);
   sum_compressed();
-  waiting_seconds_ += seconds_since(begin);
+  if (!ctx_.planning()) share_in_replicas();
 }
 
 void GradientSync::finish(const ConstTensor& loss) {

@@ -1,6 +1,7 @@
 // Reduction of a step's gradients, in three sums: over the ranks that hold parts of one
 // micro-batch's gradient (PartialSum), then over the ranks that hold the same parameters (Region),
-// last over the pipeline stages that share a tensor.
+// last over the pipeline stages that share a tensor. With compression the last sum comes between
+// those over the ranks of a replica and over the replicas (parallel/outer/sum_levels.h).
 //
 // By ZeRO stage
 //   0     every rank gets the whole sum, once per step, in buckets (GradientReducer);
@@ -24,7 +25,7 @@ class GradientSync {
   // compression: of the store's gradients; nullptr: their sums are exact. Collective with
   // compression. All arguments must outlive this object.
   GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx, const Options& options,
-               const GradientCompression* compression = nullptr);
+               GradientCompression* compression = nullptr);
   ~GradientSync();  // waits for reductions in progress
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
@@ -37,9 +38,9 @@ class GradientSync {
   // Ends a step: starts the remaining reductions, waits for all, and sums the tensors that pipeline
   // stages share. Adds the waiting time to TimeCategory::kCommunication.
   //
-  // With compression: gradients are summed exactly if those of one rank, or its `loss` (1), are not
-  // finite, so that a step that will be skipped changes no residual and all ranks see what is not
-  // finite. Waits for the GPU.
+  // With compression: gradients are summed exactly if the norm of those of one rank and of its
+  // `loss` (1) is above 1e15 or not finite, so that a step that will be skipped changes no residual
+  // and all ranks see what is not finite. On a GPU the host waits for this norm.
   void finish(const ConstTensor& loss);
 
   // Time that the caller waited for reductions in the last finished step.
@@ -54,9 +55,9 @@ class GradientSync {
   void add_parts(int block);
   void add_tied_stages(const ShardMap& reduced);
   bool compresses() const;
-  bool all_finite(const ConstTensor& loss);
+  bool may_encode(const ConstTensor& loss);
+  void sum_over(std::unique_ptr<Communicator> SumGroups::*level);
   void sum_compressed();
-  void sum_in_replicas();
   void share_in_replicas();
   void sum_exactly(int block);
   void finish_exactly();
@@ -70,12 +71,12 @@ class GradientSync {
   ParameterStore& store_;
   Ctx& ctx_;
   Options options_;
-  const GradientCompression* compression_;
+  GradientCompression* compression_;
   std::array<std::unique_ptr<GradientReducer>, kRegions> reducers_;  // stage 0
   // With compression, by region; null where its parameters are on one rank.
   struct CompressedSum {
-    CompressedSum(Communicator& region, GradientCompression::RegionSum& its, Ctx& ctx)
-        : sum(its), groups(region, its.levels), all_reduce(*groups.outer, its.state, ctx) {}
+    CompressedSum(Communicator& ranks, Region region, GradientCompression::RegionSum& its, Ctx& ctx)
+        : sum(its), groups(ranks, region, its.levels), all_reduce(*groups.outer, its.state, ctx) {}
     const GradientCompression::RegionSum& sum;
     SumGroups groups;
     CompressedAllReduce all_reduce;

@@ -1,5 +1,7 @@
 #include "parallel/outer/compressed_all_reduce.h"
 
+#include <chrono>
+
 #include "engine/ops/rows/transfer.h"
 
 namespace trireme {
@@ -70,11 +72,23 @@ void CompressedAllReduce::start(const ConstTensor& data, int64_t round) {
                                       state_.piece_bytes());
 }
 
+template <class Wait>
+void CompressedAllReduce::timed(const Wait& wait) {
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+    wait();
+  }
+  waiting_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 void CompressedAllReduce::finish(const Tensor& data) {
   check(data);
   TRIREME_CHECK(started_, "compressed all-reduce: finish() without start()");
   started_ = false;
-  work_.wait();
+  waiting_seconds_ = 0;
+  timed([&] { work_.wait(); });
   const Tensor own_wires = state_.own_wires(), wire = state_.pieces_wire();
   const int64_t bytes = state_.own_bytes().front();
   const auto own_wire = [&](int r) { return own_wires.slice(0, r * bytes, (r + 1) * bytes); };
@@ -82,7 +96,7 @@ void CompressedAllReduce::finish(const Tensor& data) {
   encode(state_.own_piece(), own_wire(0), data);
   for (int r = 1; r < group_.size(); ++r) transfer(ctx_, own_wire(r), own_wire(0));
   if (!ctx_.planning())
-    group_.all_to_all_v(wire, state_.piece_bytes(), own_wires, state_.own_bytes());
+    timed([&] { group_.all_to_all_v(wire, state_.piece_bytes(), own_wires, state_.own_bytes()); });
   int64_t begin = 0;
   for (size_t r = 0; r < state_.pieces().size(); ++r) {
     const int64_t end = begin + state_.piece_bytes()[r];

@@ -30,11 +30,16 @@ class CompressedAllReduce {
   // changed afterwards. round: larger than in the calls before. In a planning run this and finish()
   // only plan their scratch, and the state need not be allocated.
   void start(const ConstTensor& data, int64_t round);
-  // Completes start(): every part of data = the sum. Collective; waits.
+  // Completes start(): every part of data = the sum. Collective; waits, which is added to
+  // TimeCategory::kCommunication of the context's profile.
   void finish(const Tensor& data);
+  // Time that the last finish() waited.
+  double waiting_seconds() const { return waiting_seconds_; }
 
  private:
   void check(const ConstTensor& data) const;
+  template <class Wait>
+  void timed(const Wait& wait);
   void encode(const CompressionState::Piece& piece, const Tensor& wire, const ConstTensor& data);
   void decode(const CompressionState::Piece& piece, const ConstTensor& wire, const Tensor& data,
               bool add);
@@ -44,6 +49,7 @@ class CompressedAllReduce {
   Ctx& ctx_;
   int64_t round_ = -1;
   bool started_ = false;
+  double waiting_seconds_ = 0;
   Work work_;
 };
 

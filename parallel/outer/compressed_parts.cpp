@@ -97,10 +97,13 @@ std::vector<CompressedPart> compressed_parts(const ParameterSpec& spec, int64_t 
   const ElementIndex index = spec.element_index();
   const int64_t begin = index.first % columns;  // first column of the box
   const bool ends_inside = width % block != 0 && begin + width != columns;
-  if (width != columns && (begin % block != 0 || ends_inside))
+  if (width != columns && (begin % block != 0 || ends_inside)) {
+    const int64_t fits = std::gcd(std::gcd(width, begin), columns);
+    const bool any = fits % compressor.block_multiple() == 0;
     fail_input(spec.name, " ", spec.shape, " is divided into parts of ", width,
-               " columns, which cuts blocks of ", block, ": use a block that divides ",
-               std::gcd(width, columns));
+               " columns, which cuts blocks of ", block,
+               any ? concat(": use a block that divides ", fits) : ": use another method");
+  }
   // Rows of the box that follow one another in the logical tensor, at equal distances.
   const int64_t run = index.width == 0 || width != columns ? elements : index.width;
   std::vector<CompressedPart> parts;

@@ -32,7 +32,7 @@ std::vector<std::vector<CompressedPart>> cut_parts(const std::vector<CompressedP
 // with other boxes of the parameter encode the same blocks. seed: of their random choices.
 //
 // InputError if the compressor cannot encode the box: it is cut inside of a block (then the message
-// names the largest block at which all boxes of this size are cut), or inside of a matrix that
+// names the largest block that fits this box, if the method has one), or inside of a matrix that
 // cannot be divided.
 std::vector<CompressedPart> compressed_parts(const ParameterSpec& spec, int64_t offset,
                                              const Compressor& compressor, uint64_t seed);

@@ -18,10 +18,10 @@ GradientCompression::GradientCompression(const GradientCompressionConfig& config
   TRIREME_CHECK(store.sharding().stage <= 1, "gradients are compressed at ZeRO stage ",
                 store.sharding().stage, ", expected 0 or 1");
   for (const Region region : kTrainedRegions) {
-    std::vector<CompressedPart> parts = parts_of(store, region, seed);
-    if (layout.of(region).size == 1 || parts.empty()) continue;
+    if (layout.of(region).size == 1 || store.region_range(region).size() == 0) continue;
     const SumLevels levels = sum_levels(sizes, layout, region);
-    if (levels.outer.size == 1) parts.clear();
+    std::vector<CompressedPart> parts;
+    if (levels.outer.size > 1) parts = parts_of(store, region, seed);
     const auto pieces = cut_parts(parts, levels.inner.size, *compressor_);
     std::vector<FlatRange> ranges;
     for (const std::vector<CompressedPart>& piece : pieces) ranges.push_back(range_of(piece));

@@ -31,7 +31,8 @@ class GradientCompression {
   void allocate(Ctx& ctx);  // residuals of zero
   bool compresses(int64_t step) const { return step >= config_.warmup_steps; }
   // nullptr: the region has no trained parameters, or one rank holds them.
-  RegionSum* region(Region region) const { return sums_[static_cast<size_t>(region)].get(); }
+  RegionSum* region(Region region) { return sums_[static_cast<size_t>(region)].get(); }
+  const RegionSum* region(Region region) const { return sums_[static_cast<size_t>(region)].get(); }
 
  private:
   std::vector<CompressedPart> parts_of(const ParameterStore& store, Region region,

@@ -33,8 +33,11 @@ SumLevels sum_levels(const ParallelSizes& sizes, const Layout& layout, Region re
   return levels;
 }
 
-SumGroups::SumGroups(Communicator& region, const SumLevels& levels)
-    : inner(region.split(levels.outer.index, levels.inner.index, "ranks of a replica")),
-      outer(region.split(levels.inner.index, levels.outer.index, "replicas")) {}
+SumGroups::SumGroups(Communicator& ranks, Region region, const SumLevels& levels) {
+  const char* const what = is_dense(region) ? "" : " with the same experts";
+  inner = ranks.split(levels.outer.index, levels.inner.index,
+                      concat("ranks of replica ", levels.outer.index, what));
+  outer = ranks.split(levels.inner.index, levels.outer.index, concat("replicas", what));
+}
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 // Two levels of a sum over the ranks that hold the same parameters: exact inside a replica of the
-// model (over its context-parallel ranks), compressed between replicas. What is compressed then
-// depends on the number of replicas, dp, and not on how a replica divides its work.
+// model (over its context-parallel ranks; of experts, over all that hold them), compressed between
+// replicas. The compressed sum of dense parameters then depends on the number of replicas, dp, and
+// not on how a replica divides its work; that of experts also on how many replicas hold them.
 #pragma once
 
 #include <memory>
@@ -19,9 +20,9 @@ struct SumLevels {
 // rank.
 SumLevels sum_levels(const ParallelSizes& sizes, const Layout& layout, Region region);
 
-// Communicators of both levels. Collective over the ranks of the region.
+// Communicators of both levels. Collective over `ranks`, those that hold the parameters.
 struct SumGroups {
-  SumGroups(Communicator& region, const SumLevels& levels);
+  SumGroups(Communicator& ranks, Region region, const SumLevels& levels);
   std::unique_ptr<Communicator> inner, outer;  // outer: ranks with the same inner index
 };
 

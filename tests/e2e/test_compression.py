@@ -1,5 +1,4 @@
 """Compressed gradients of a run: the bytes that are sent, a run that is killed, and what does not fit."""
-import contextlib
 import os
 import signal
 import time
@@ -8,6 +7,7 @@ import harness
 import tiny_run
 
 METHOD = "compression.gradients.method"
+STEPS = 300  # of a run that is killed before it ends
 
 
 def gradients(method, **options):
@@ -49,24 +49,28 @@ class Compression(tiny_run.RunTest):
     def kill_at(self, steps):
         """Kills all ranks of the run once it has so many steps more on record."""
         metrics = self.folder / "run/metrics.jsonl"
-        begin = len(self.records()) if metrics.exists() else 0
+
+        def recorded():
+            return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
+        begin = recorded()
         process = self.start("pretrain", "--config", "run.json", "--ranks", "2", "--resume", "auto")
         end = time.monotonic() + 240
-        while not metrics.exists() or len(self.records()) < begin + steps:
+        while recorded() < begin + steps:
             self.assertLess(time.monotonic(), end)
-            if process.poll() is not None:
-                break
-            time.sleep(0.005)
-        for rank in self.ranks_of_this_run():
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.kill(rank, signal.SIGKILL)
+            self.assertIsNone(process.poll())
+            time.sleep(0.002)
+        ranks = self.ranks_of_this_run()
+        self.assertEqual(len(ranks), 2)
+        for rank in ranks:
+            os.kill(rank, signal.SIGKILL)
         process.communicate(timeout=240)
 
     def test_a_killed_run_ends_with_the_same_bits(self):
         for method, options in (("quantize", {"bits": 1, "block": 16}), ("powersgd", {"rank": 2})):
             with self.subTest(method):
                 changes = {"compression": gradients(method, warmup_steps=3, **options),
-                           "checkpoint": {"save_interval": 5, "keep_last": 2}}
+                           "checkpoint": {"save_interval": 5, "keep_last": 2}, "train_steps": STEPS}
                 self.configure(output_dir=f"whole-{method}", **changes)
                 self.pretrain("--ranks", 2, timeout=300)
                 self.configure(output_dir="run", **changes)
@@ -74,11 +78,17 @@ class Compression(tiny_run.RunTest):
                     self.kill_at(steps)
                 self.pretrain("--ranks", 2, "--resume", "auto", timeout=300)
                 self.assertEqual(self.losses(), self.losses(f"whole-{method}"))
-                self.assertEqual(self.weights(30), self.weights(30, f"whole-{method}"))
+                self.assertEqual(self.weights(STEPS), self.weights(STEPS, f"whole-{method}"))
                 text, _ = self.trireme("checkpoint", "inspect", "run")
                 for kind in ("residual.0", "residual.1", "residual.sum"):
                     self.assertIn(kind, text)
                 (self.folder / "run").rename(self.folder / f"run-{method}")
+
+    def test_one_replica_drops_residuals(self):
+        self.configure(compression=gradients("quantize", bits=1), scheduler={"type": "constant"})
+        self.pretrain("--ranks", 2, "--set", "train_steps=10", timeout=300)
+        _, errors = self.pretrain("--resume", "auto")
+        self.assertIn("this run compresses no gradients, so the residuals in ", errors)
 
     def test_memory_is_planned(self):
         self.configure(train_steps=5, compression=gradients("quantize"))
@@ -97,12 +107,22 @@ class Compression(tiny_run.RunTest):
                                   "use a block that divides 16", "or set min_bytes above 4096"])
         for way_out in ("block=16", "min_bytes=4097"):
             self.run_on_four(f"compression.gradients.{way_out}", f"output_dir={way_out}")
+        # Halves of 12 columns consist of no multiples of 8.
+        narrow = {**tiny_run.config()["model"], "hidden_size": 24}
+        self.configure(model=narrow, compression=gradients("quantize", block=8))
+        self.assert_refused("pretrain", "--config", "run.json", "--ranks", 4, "--set", "parallel.tensor_model_parallel_size=2",
+                            says=[": use another method", "or set min_bytes above"])
+        self.run_on_four(f"{METHOD}=top_k", "compression.gradients.block=4", "output_dir=narrow")
 
     def test_whole_matrices(self):
         self.configure(compression=gradients("powersgd"))
         self.assert_refused("pretrain", "--config", "run.json", "--ranks", 4, "--set", "parallel.tensor_model_parallel_size=2",
                             says=[f"{METHOD}: powersgd factors whole matrices", "set it to 1, or use quantize, top_k or random_k"])
         self.run_on_four("parallel.tensor_model_parallel_size=1", "output_dir=undivided")
+        autotune = ("cuda.autotune=true", "deterministic=false")
+        self.assert_refused("pretrain", "--config", "run.json", "--ranks", 2, *[a for one in autotune for a in ("--set", one)],
+                            says="needs the same products on all ranks: set cuda.autotune to false")
+        self.run_on_four("parallel.tensor_model_parallel_size=1", *autotune, "cuda.autotune=false", "output_dir=not-timed")
         for method in ("quantize", "top_k", "random_k"):
             self.run_on_four(f"{METHOD}={method}", "compression.gradients.block=16", f"output_dir={method}")
 

@@ -1,5 +1,13 @@
 #include "training/checkpoint/compression_checkpoint.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "engine/observe/log.h"
+#include "engine/ops/optimizer/optimizer_step.h"
 #include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/transfer.h"
 #include "transformer/checkpoint/checkpoint_parameters.h"
@@ -7,8 +15,9 @@
 namespace trireme {
 namespace {
 
-std::string residual_kind(int replica) { return concat("residual.", replica); }
-std::string compressor_kind(int replica) { return concat("compressor.", replica); }
+constexpr const char *kResidual = "residual.", *kCompressor = "compressor.";
+std::string residual_kind(int replica) { return concat(kResidual, replica); }
+std::string compressor_kind(int replica) { return concat(kCompressor, replica); }
 constexpr const char* kResidualSum = "residual.sum";
 constexpr const char* kCompressorSum = "compressor.sum";
 
@@ -17,44 +26,32 @@ template <class Use>
 void for_each_state(const TrainState& state, const Use& use) {
   for (const Region region : kTrainedRegions)
     if (state.compression != nullptr && state.compression->region(region) != nullptr)
-      use(state.compression->region(region)->state);
+      use(std::as_const(*state.compression).region(region)->state);
 }
 
-// Parameter of which `part` is a part.
-const ParameterSpec& spec_of(const ParameterStore& store, const CompressedPart& part) {
-  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
-    if (part.offset >= store.range(h).begin && part.offset < store.range(h).end)
-      return store.specs()[static_cast<size_t>(h)];
-  TRIREME_UNREACHABLE("part outside of the parameters");
-}
-
-// Parts of an array that holds the elements of `map` in the parameters' flat range.
-void add_stored(const ParameterStore& store, const StoredArray& stored,
-                std::vector<CheckpointPart>& parts) {
-  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
-    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-    if (spec.copy != 0 || !store.trained(h)) continue;
-    stored.map.for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
-      parts.push_back({stored.kind, spec.name, dims_of(spec.shape), spec.box,
-                       part.begin - store.range(h).begin,
-                       stored.array.slice(0, at, at + part.size())});
-    });
-  }
-}
-
-// Calls use(name, state tensor) for the encoders of a piece that have a state.
+// Calls use(parameter, state tensor) for the encoders of a piece that have a state.
 template <class Use>
 void for_each_compressor_state(const ParameterStore& store, const CompressionState& state,
                                const CompressionState::Piece& piece, const Use& use) {
+  std::map<int64_t, const ParameterSpec*> by_offset;
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
+    if (store.trained(h)) by_offset[store.range(h).begin] = &store.specs()[static_cast<size_t>(h)];
   for (const CompressionState::Encoder& e : piece)
-    if (e.state_shape.numel() > 0) use(spec_of(store, e.part), state.state_of(e));
+    if (e.state_shape.numel() > 0)
+      use(*std::prev(by_offset.upper_bound(e.part.offset))->second, state.state_of(e));
 }
 
-// Number of replicas whose states the checkpoint holds.
+// Number of replicas whose tensors of a parameter the checkpoint holds: one more than the largest.
 int saved_replicas(const CheckpointReader& reader, const std::string& name,
-                   std::string (*kind)(int replica)) {
+                   const std::string& kind_prefix) {
   int replicas = 0;
-  while (reader.find(kind(replicas), name) != nullptr) ++replicas;
+  for (const CheckpointTensor& tensor : reader.manifest().tensors) {
+    if (tensor.name != name || !tensor.kind.starts_with(kind_prefix)) continue;
+    const std::string number = tensor.kind.substr(kind_prefix.size());
+    const bool digits = !number.empty() && number.size() < 9 &&
+                        number.find_first_not_of("0123456789") == std::string::npos;
+    if (digits) replicas = std::max(replicas, std::stoi(number) + 1);
+  }
   return replicas;
 }
 
@@ -68,17 +65,58 @@ std::string first_name(const ParameterStore& store, const ShardMap& map) {
   return name;
 }
 
-// Sum of the residuals of all replicas that saved them, divided by the number of this run's.
+// sum += x, on the host; float32 or float64.
+void add_on_host(const Tensor& sum, const ConstTensor& x) {
+  const auto add_all = [&]<class T>(T* into, const T* from) {
+    for (int64_t i = 0; i < sum.numel(); ++i) into[i] += from[i];
+  };
+  if (sum.dtype() == DType::kF64)
+    add_all(sum.as<double>(), x.as<double>());
+  else
+    add_all(sum.as<float>(), x.as<float>());
+}
+
+// Sum of the residuals of all replicas that saved them, divided by the number of this run's. Reads
+// a bounded part at a time, because no plan has memory for a second residual.
 void load_divided_residual(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
                            const CompressionState& state, const ShardMap& map, int replicas) {
+  constexpr int64_t kElements = 1 << 20;
   const Tensor residual = state.residual();
-  const Buffer one("residual of one replica", residual.bytes(), ctx.memory());
-  const Tensor part = one.tensor(residual.dtype(), residual.shape());
-  for (int replica = 0; replica < replicas; ++replica) {
-    read_stored(ctx, reader, store, {residual_kind(replica), part, map});
-    add(ctx, residual, residual, part);
+  const Buffer one("residual of one replica", kElements * dtype_size(residual.dtype()));
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    const std::vector<int64_t> shape = dims_of(spec.shape);
+    const TensorBox box = spec.box.extent.empty() ? whole_box(shape) : spec.box;
+    const auto add_all = [&](const Tensor& sum, int64_t begin) {
+      const Tensor part = one.tensor(sum.dtype(), sum.shape());
+      for (int replica = 0; replica < replicas; ++replica) {
+        reader.read(reader.require(residual_kind(replica), spec.name, sum.dtype(), shape), box,
+                    begin, part);
+        add_on_host(sum, part);
+      }
+    };
+    map.for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
+      for (int64_t i = 0; i < part.size(); i += kElements) {
+        const int64_t n = std::min(kElements, part.size() - i);
+        const int64_t begin = part.begin - store.range(h).begin + i;
+        fill_from_host(ctx, residual.slice(0, at + i, at + i + n),
+                       [&](const Tensor& piece, int64_t first) {
+                         std::memset(piece.raw(), 0, static_cast<size_t>(piece.bytes()));
+                         add_all(piece, begin + first);
+                       });
+      }
+    });
   }
   scale(ctx, residual, residual, 1.0 / state.rank().size, FactorRounding::kProduct);
+}
+
+void check_finite(Ctx& ctx, const CheckpointReader& reader, const Tensor& residual) {
+  const Buffer sum("squares of a residual", dtype_size(DType::kF64), ctx.memory());
+  fill_zero(ctx, sum.tensor(DType::kF64, {1}));
+  sum_of_squares(ctx, sum.tensor(DType::kF64, {1}), residual);
+  if (!std::isfinite(to_host<double>(ctx, sum.tensor(DType::kF64, {1})).front()))
+    fail_input("checkpoint ", reader.directory(), ": residuals of compressed gradients are not ",
+               "finite, so that every step would be skipped");
 }
 
 void load_residuals(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
@@ -86,13 +124,15 @@ void load_residuals(Ctx& ctx, const CheckpointReader& reader, const ParameterSto
   const ShardMap map = state.residual_map(), sum_map = state.sum_residual_map();
   const std::string name = first_name(store, map);
   if (!state.residual().present() || name.empty()) return;
-  const int replicas = saved_replicas(reader, name, residual_kind);
+  const int replicas = saved_replicas(reader, name, kResidual);
   if (replicas == 0) return;
   if (replicas == state.rank().size)
     read_stored(ctx, reader, store, {residual_kind(state.rank().index), state.residual(), map});
   else
     load_divided_residual(ctx, reader, store, state, map, replicas);
   read_stored(ctx, reader, store, {kResidualSum, state.sum_residual(), sum_map});
+  check_finite(ctx, reader, state.residual());
+  check_finite(ctx, reader, state.sum_residual());
 }
 
 void load_compressors(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
@@ -104,10 +144,11 @@ void load_compressors(Ctx& ctx, const CheckpointReader& reader, const ParameterS
       reader.read(stored, whole_box(shape), first, part);
     });
   };
+  int replicas = -1;  // of the first parameter, as of all
   for (const CompressionState::Piece& piece : state.pieces())
     for_each_compressor_state(
         store, state, piece, [&](const ParameterSpec& spec, const Tensor& to) {
-          const int replicas = saved_replicas(reader, spec.name, compressor_kind);
+          if (replicas < 0) replicas = saved_replicas(reader, spec.name, kCompressor);
           if (replicas > 0) read(compressor_kind(state.rank().index % replicas), spec.name, to);
         });
   for_each_compressor_state(store, state, state.own_piece(),
@@ -123,8 +164,10 @@ void add_compression_parts(const TrainState& state, std::vector<CheckpointPart>&
   for_each_state(state, [&](const CompressionState& s) {
     const int replica = s.rank().index;
     if (s.residual().present()) {
-      add_stored(state.store, {residual_kind(replica), s.residual(), s.residual_map()}, parts);
-      add_stored(state.store, {kResidualSum, s.sum_residual(), s.sum_residual_map()}, parts);
+      const ShardMap residual_map = s.residual_map(), sum_map = s.sum_residual_map();
+      add_parts(state.store, {residual_kind(replica), s.residual(), residual_map}, residual_map,
+                parts);
+      add_parts(state.store, {kResidualSum, s.sum_residual(), sum_map}, sum_map, parts);
     }
     const auto add = [&](const CompressionState::Piece& piece, const std::string& kind) {
       for_each_compressor_state(
@@ -143,6 +186,11 @@ void load_compression(Ctx& ctx, const CheckpointReader& reader, TrainState& stat
     load_residuals(ctx, reader, state.store, s);
     load_compressors(ctx, reader, state.store, s);
   });
+  if (state.compression != nullptr) return;
+  const auto is_residual = [](const CheckpointTensor& t) { return t.kind.starts_with(kResidual); };
+  if (std::ranges::any_of(reader.manifest().tensors, is_residual))
+    log_warning("this run compresses no gradients, so the residuals in ", reader.directory(),
+                " are dropped: what its replicas had not yet sent is lost");
 }
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 //   residual.sum        what its owners have not sent of the sums, in the parameters' shapes
 //   compressor.i, compressor.sum  states of the compressor that belong to these
 // Loading into another number of replicas keeps the sum of the residuals: each replica gets an
-// equal part of it.
+// equal part of it. A run that compresses nothing drops them, with a warning.
 #pragma once
 
 #include "engine/io/sharded_checkpoint.h"
@@ -17,7 +17,8 @@ namespace trireme {
 void add_compression_parts(const TrainState& state, std::vector<CheckpointPart>& parts);
 
 // Loads the allocated state of compression. A checkpoint without it, of a run whose sums were exact
-// so far, leaves it as it is after allocation. InputError as for read_stored().
+// so far, leaves it as it is after allocation. InputError as for read_stored(), and if a residual
+// is not finite.
 void load_compression(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
 }  // namespace trireme

@@ -49,19 +49,9 @@ StepState step_state_from_json(const Json& j) {
 
 // Parts of the tensors that this rank owns and writes; other ranks may store copies.
 std::vector<CheckpointPart> owned_parts(const TrainState& state) {
-  const ParameterStore& store = state.store;
   std::vector<CheckpointPart> parts;
   for (const StoredArray& stored : stored_arrays(state))
-    for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
-      const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-      if (spec.copy != 0 || !store.trained(h)) continue;
-      store.owned().for_each(store.range(h), [&](const FlatRange& part, int64_t) {
-        const int64_t at = stored.map.offset(part.begin);
-        parts.push_back({stored.kind, spec.name, dims_of(spec.shape), spec.box,
-                         part.begin - store.range(h).begin,
-                         stored.array.slice(0, at, at + part.size())});
-      });
-    }
+    add_parts(state.store, stored, state.store.owned(), parts);
   return parts;
 }
 

@@ -52,6 +52,8 @@ void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport
     refuse(concat("powersgd factors whole matrices, which ",
                   sizes.tp > 1 ? key::kTensor : key::kExpertTensor,
                   " above 1 divides: set it to 1, or use quantize, top_k or random_k"));
+  if (method == "powersgd" && values.flag("cuda.autotune"))
+    refuse("powersgd needs the same products on all ranks: set cuda.autotune to false");
   if (sizes.dp == 1)
     report.note(values.spelled(kMethod), concat("has no effect with ", key::kData, " 1"));
 }
@@ -76,9 +78,9 @@ void add_compression_keys(Schema& s) {
   const GradientCompressionConfig defaults;
   const auto& options = defaults.options;
   s.section("compression",
-            "Compression of what data-parallel ranks exchange, for slow links "
-            "([design](../design/outer.md)). Unlike a layout, it changes the numbers, and they "
-            "then depend on the number of data-parallel ranks.");
+            "Compression of what replicas of the model (data-parallel ranks) exchange, for slow "
+            "links ([design](../design/outer.md)). Unlike a layout, it changes the numbers, and "
+            "they then depend on the number of replicas.");
   s.choice(kMethod, kNone, methods(),
            concat("code of gradients in their sum over the ranks; ", summaries()));
   s.integer(path_of("bits"), std::to_string(options.bits), "quantize: bits per element, 8, 4 or 1")
@@ -91,13 +93,14 @@ void add_compression_keys(Schema& s) {
       .at_least(1)
       .at_most(kMaxPowerSgdRank);
   s.integer(path_of("block"), "\"auto\"",
-            "all but powersgd: elements of a row that are encoded together; auto: 256 (1024 for 1 "
-            "bit) of quantize, 4096 of top_k and random_k")
+            "elements of a row that are encoded together; quantize: a multiple of 8; top_k, "
+            "random_k: at most 16384; auto: 256 (1024 for 1 bit) and 4096")
       .or_auto()
       .at_least(1)
       .at_most(kMaxBlock);
   s.boolean(path_of("error_feedback"), defaults.error_feedback,
-            "what a step leaves out is added to the next step, for one more copy of the gradients");
+            "what a step leaves out is added to the next step; takes the memory of the gradients "
+            "again, and in checkpoints that of each replica");
   s.integer(path_of("warmup_steps"), std::to_string(defaults.warmup_steps),
             "first steps of the run with exact sums")
       .at_least(0)
@@ -115,7 +118,8 @@ void read_compression(const ConfigValues& values, RunConfig& config, ConfigRepor
     for (const char* option :
          {"bits", "ratio", "rank", "block", "error_feedback", "warmup_steps", "min_bytes"})
       if (values.given(path_of(option)))
-        report.error(values.spelled(path_of(option)), concat("needs ", kMethod));
+        report.error(values.spelled(path_of(option)),
+                     concat("needs ", kMethod, ": quantize, top_k, random_k or powersgd"));
     return;
   }
   gradients.enabled = true;

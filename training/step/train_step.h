@@ -50,7 +50,7 @@ class TrainState {
   TrainState(const RunConfig& config, const Layout& layout);
   void allocate(Ctx& ctx);
   void initialize(Ctx& ctx);  // new weights, from ctx.seed
-  int64_t bytes() const;      // memory of parameters, gradients and optimizer state
+  int64_t bytes() const;      // memory of parameters, gradients, optimizer state and compression
 
   Model model;
   ParameterStore store;
@@ -80,7 +80,8 @@ class TrainStep {
   // Starts step `step`. Collective. batches: whole micro-batches of this rank's data-parallel
   // index; they may be overwritten on return. The arena must have the capacity of `plan`. On a GPU
   // the step is queued; the host waits only for tensors that are staged through the host, for the
-  // token counts of experts and for the loss of preference pairs.
+  // token counts of experts, for the loss of preference pairs and, with compression, for the norm
+  // of the gradients (GradientSync::finish()).
   void start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
   // Waits for the oldest open step and returns its result. Collective.
   StepResult finish();

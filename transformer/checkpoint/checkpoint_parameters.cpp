@@ -28,6 +28,20 @@ void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore&
   }
 }
 
+void add_parts(const ParameterStore& store, const StoredArray& stored, const ShardMap& saved,
+               std::vector<CheckpointPart>& parts) {
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    if (spec.copy != 0 || !store.trained(h)) continue;
+    saved.for_each(store.range(h), [&](const FlatRange& part, int64_t) {
+      const int64_t at = stored.map.offset(part.begin);
+      parts.push_back({stored.kind, spec.name, dims_of(spec.shape), spec.box,
+                       part.begin - store.range(h).begin,
+                       stored.array.slice(0, at, at + part.size())});
+    });
+  }
+}
+
 std::vector<RouterState::Named> router_tensors(const Model& model) {
   return model.routers() == nullptr ? std::vector<RouterState::Named>() : model.routers()->saved();
 }

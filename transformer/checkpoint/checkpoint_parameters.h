@@ -10,9 +10,9 @@
 
 namespace trireme {
 
-// Destination of a checkpoint's tensors of one kind: kKindParam (engine/io/checkpoint_manifest.h),
-// or the kind of an optimizer state. Parameters and optimizer states share one flat index range;
-// `map` gives the part of it that `array`, of rank 1, holds on this rank.
+// Array that a checkpoint's tensors of one kind are loaded into and saved from: kKindParam
+// (engine/io/checkpoint_manifest.h), the kind of an optimizer state, or of a residual. All share
+// one flat index range; `map` gives the part of it that `array`, of rank 1, holds on this rank.
 struct StoredArray {
   std::string kind;
   Tensor array;
@@ -24,6 +24,11 @@ struct StoredArray {
 // elements is absent or has another shape or dtype.
 void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
                  const StoredArray& stored);
+
+// Appends the parts of the trained parameters that this rank saves: the elements of `saved`, a map
+// of the same flat range, of the parameters of which it holds copy 0. `stored` must hold them.
+void add_parts(const ParameterStore& store, const StoredArray& stored, const ShardMap& saved,
+               std::vector<CheckpointPart>& parts);
 
 // Router state that checkpoints hold: selection biases and expert shares (RouterState::saved()).
 // Empty: the model has none.

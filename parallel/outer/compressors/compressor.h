@@ -35,7 +35,8 @@ class Compressor {
   // True if a part that consists of whole blocks of `block()` columns has the same code as in the
   // whole matrix, so that ranks may encode a tensor that they share. False: whole matrices only.
   virtual bool can_divide() const { return true; }
-  virtual int64_t block() const = 0;  // columns; 0 if can_divide() is false
+  virtual int64_t block() const = 0;                    // columns; 0 if can_divide() is false
+  virtual int64_t block_multiple() const { return 1; }  // of which every block() is a multiple
 
   // Bytes of an encoded (rows, columns) matrix of `dtype`: a multiple of 8.
   virtual int64_t wire_bytes(DType dtype, int64_t rows, int64_t columns) const = 0;

@@ -25,14 +25,14 @@ void check_quantize(const CompressionOptions& o, Problems& problems) {
     problems.push_back(concat("bits is ", o.bits, ", expected 8, 4 or 1"));
   if (o.block < 0 || o.block > kMaxQuantBlock || o.block % 8 != 0)
     problems.push_back(
-        concat("block is ", o.block, ", expected a multiple of 8, 0 to ", kMaxQuantBlock));
+        concat("block is ", o.block, ", expected a multiple of 8, at most ", kMaxQuantBlock));
 }
 
 void check_sparse(const CompressionOptions& o, Problems& problems) {
   if (!(o.ratio > 0 && o.ratio <= 1))
     problems.push_back(concat("ratio is ", o.ratio, ", expected a number in (0, 1]"));
   if (o.block < 0 || o.block > kMaxSparseBlock)
-    problems.push_back(concat("block is ", o.block, ", expected 0 to ", kMaxSparseBlock));
+    problems.push_back(concat("block is ", o.block, ", expected at most ", kMaxSparseBlock));
 }
 
 void check_rank(const CompressionOptions& o, Problems& problems) {

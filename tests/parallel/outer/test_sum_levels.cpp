@@ -54,6 +54,19 @@ TEST(SumLevels, NumberAllRanksOfTheExperts) {
   }
 }
 
+// With 3 x 2 ranks and 2 groups of experts the replicas have 1 or 2 ranks with the same experts.
+TEST(SumLevels, UnequalReplicasAreLevelsRankByRank) {
+  ParallelSizes sizes;
+  sizes.tp = 3;
+  sizes.dp = sizes.ep = 2;
+  for (int rank = 0; rank < 6; ++rank) {
+    const Layout layout = layout_of(sizes, rank);
+    const SumLevels levels = sum_levels(sizes, layout, Region::kExpert);
+    EXPECT_EQ(levels.inner, GroupCoord{});
+    EXPECT_EQ(levels.outer, layout.edp);
+  }
+}
+
 TEST(SumLevels, GroupsSumOverTheirLevel) {
   ParallelSizes sizes;
   sizes.cp = 2;
@@ -61,7 +74,7 @@ TEST(SumLevels, GroupsSumOverTheirLevel) {
   run_threads(6, [&](Communicator& world) {
     const Groups all(world, sizes);
     const SumLevels levels = sum_levels(sizes, all.layout, Region::kDense);
-    const SumGroups groups(all.of(Region::kDense), levels);
+    const SumGroups groups(all.of(Region::kDense), Region::kDense, levels);
     const int64_t inner =
         groups.inner->all_reduce_scalar(int64_t{1} << world.rank(), ReduceOp::kSum);
     const int64_t outer =

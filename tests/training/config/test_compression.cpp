@@ -56,16 +56,18 @@ std::string refusal(const std::vector<std::string>& assignments) { return proble
 
 TEST(CompressionConfig, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal({"compression.gradients.bits=4"}),
-            "compression.gradients.bits: needs compression.gradients.method");
+            "compression.gradients.bits: needs compression.gradients.method: quantize, top_k, "
+            "random_k or "
+            "powersgd");
   EXPECT_EQ(
       refusal(with("quantize", {"compression.gradients.ratio=0.5"})),
       "compression.gradients.ratio: is no option of quantize, whose options are: bits, block");
   EXPECT_EQ(refusal(with("quantize", {"compression.gradients.bits=3"})),
             "compression.gradients.bits: is 3, expected 8, 4 or 1");
   EXPECT_EQ(refusal(with("quantize", {"compression.gradients.block=9"})),
-            "compression.gradients.block: is 9, expected a multiple of 8, 0 to 1048576");
+            "compression.gradients.block: is 9, expected a multiple of 8, at most 1048576");
   EXPECT_EQ(refusal(with("top_k", {"compression.gradients.block=20000"})),
-            "compression.gradients.block: is 20000, expected 0 to 16384");
+            "compression.gradients.block: is 20000, expected at most 16384");
   EXPECT_NE(refusal(with("top_k", {"compression.gradients.ratio=0"})), "");
   EXPECT_NE(refusal(with("powersgd", {"compression.gradients.rank=65"})), "");
   EXPECT_EQ(
@@ -75,6 +77,8 @@ TEST(CompressionConfig, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal(with("quantize", {"zero_optimization.stage=2"})),
             "compression.gradients.method: needs zero_optimization.stage 0 or 1, got 2");
   EXPECT_NE(refusal(with("quantize", {"fp16.enabled=true"})), "");
+  EXPECT_NE(refusal(with("powersgd", {"cuda.autotune=true", "deterministic=false"})), "");
+  EXPECT_EQ(refusal(with("top_k", {"cuda.autotune=true", "deterministic=false"})), "");
   EXPECT_EQ(refusal(with("powersgd", {"parallel.tensor_model_parallel_size=2"})),
             "compression.gradients.method: powersgd factors whole matrices, which "
             "parallel.tensor_model_parallel_size above 1 divides: set it to 1, or use quantize, "

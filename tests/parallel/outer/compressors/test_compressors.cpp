@@ -338,10 +338,10 @@ TEST(Compressors, RefuseOptionsOutOfRange) {
                       "\"powersgd\""}));
   EXPECT_EQ(compression_problems({.bits = 2, .block = 12}),
             (Problems{"bits is 2, expected 8, 4 or 1",
-                      "block is 12, expected a multiple of 8, 0 to 1048576"}));
-  EXPECT_EQ(
-      compression_problems({"top_k", 8, 0.0, 4, 16385}),
-      (Problems{"ratio is 0, expected a number in (0, 1]", "block is 16385, expected 0 to 16384"}));
+                      "block is 12, expected a multiple of 8, at most 1048576"}));
+  EXPECT_EQ(compression_problems({"top_k", 8, 0.0, 4, 16385}),
+            (Problems{"ratio is 0, expected a number in (0, 1]",
+                      "block is 16385, expected at most 16384"}));
   EXPECT_EQ(compression_problems({"random_k", 8, std::nan(""), 4, 0}).size(), 1U);
   EXPECT_EQ(compression_problems({.method = "powersgd", .rank = 0}),
             (Problems{"rank is 0, expected 1 to 64"}));
