@@ -24,6 +24,7 @@ GradientCompression::GradientCompression(const GradientCompressionConfig& config
     if (levels.outer.size > 1) parts = parts_of(store, region, seed);
     const auto pieces = cut_parts(parts, levels.inner.size, *compressor_);
     std::vector<FlatRange> ranges;
+    ranges.reserve(pieces.size());
     for (const std::vector<CompressedPart>& piece : pieces) ranges.push_back(range_of(piece));
     const std::vector<CompressedPart>& own = pieces[static_cast<size_t>(levels.inner.index)];
     sums_[static_cast<size_t>(region)] = std::make_unique<RegionSum>(
