@@ -58,6 +58,9 @@ int Communicator::world_rank(int rank) const {
   return state_->members[static_cast<size_t>(rank)];
 }
 int Communicator::nodes() const { return static_cast<int>(state_->nodes.size()); }
+int Communicator::node(int rank) const {
+  return state_->rank_state->coordinates[static_cast<size_t>(world_rank(rank))].node;
+}
 const CommOptions& Communicator::options() const { return state_->rank_state->options; }
 
 // Every method checks its operands in the calling thread, then passes the call on.

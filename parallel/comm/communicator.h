@@ -134,6 +134,7 @@ class Communicator {
   const std::string& name() const;
   int world_rank(int rank) const;  // of a member
   int nodes() const;               // (virtual) nodes the group touches
+  int node(int rank) const;        // index of a member's (virtual) node
   const CommOptions& options() const;
 
   // data = reduction over the ranks, in place. float64, float32, bfloat16 and float16 (accumulated

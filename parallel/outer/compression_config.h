@@ -16,8 +16,15 @@ struct CompressionOptions {
   int64_t block = 0;    // elements of a row; 0: the default of the method
 };
 
+// Ranks between which sums are compressed; inside of them they are exact.
+enum class CompressionScope {
+  kReplicas,  // replicas of the model
+  kNodes,     // (virtual) nodes: several replicas, or parts of one
+};
+
 struct GradientCompressionConfig {
   bool enabled = false;
+  CompressionScope scope = CompressionScope::kReplicas;
   CompressionOptions options;
   bool error_feedback = true;
   int64_t warmup_steps = 0;     // first steps of the run, in which sums are exact

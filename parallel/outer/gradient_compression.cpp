@@ -19,7 +19,7 @@ GradientCompression::GradientCompression(const GradientCompressionConfig& config
                 store.sharding().stage, ", expected 0 or 1");
   for (const Region region : kTrainedRegions) {
     if (layout.of(region).size == 1 || store.region_range(region).size() == 0) continue;
-    const SumLevels levels = sum_levels(sizes, layout, region);
+    const SumLevels levels = sum_levels(sizes, layout, region, config.scope);
     std::vector<CompressedPart> parts;
     if (levels.outer.size > 1) parts = parts_of(store, region, seed);
     const auto pieces = cut_parts(parts, levels.inner.size, *compressor_);

@@ -1,24 +1,28 @@
-// Two levels of a sum over the ranks that hold the same parameters: exact inside a replica of the
-// model (over its context-parallel ranks; of experts, over all that hold them), compressed between
-// replicas. The compressed sum of dense parameters then depends on the number of replicas, dp, and
-// not on how a replica divides its work; that of experts also on how many replicas hold them.
+// Two levels of a sum over the ranks that hold the same parameters: exact inside a site, compressed
+// between sites. A site is a replica of the model (its context-parallel ranks; of experts, all that
+// hold them), or a node. The compressed sum of dense parameters then depends on the number of
+// sites, and not on how a replica divides its work; that of experts also on how many sites hold
+// them.
 #pragma once
 
 #include <memory>
 
 #include "parallel/groups.h"
+#include "parallel/outer/compression_config.h"
 
 namespace trireme {
 
 struct SumLevels {
-  GroupCoord inner;  // among the ranks of the same replica
-  GroupCoord outer;  // of this replica, among those that hold the parameters
+  GroupCoord inner;  // among the ranks of the same site
+  GroupCoord outer;  // of this site, among those that hold the parameters
 };
 
-// Levels of the rank with this layout. Where replicas have different numbers of ranks that hold the
-// same parameters (experts over parts of replicas), every rank is a level of its own: inner is one
-// rank.
-SumLevels sum_levels(const ParallelSizes& sizes, const Layout& layout, Region region);
+// Levels of the rank with this layout. Where sites have different numbers of ranks that hold the
+// same parameters (experts over parts of replicas), every rank is a site of its own. InputError if
+// that is so of dense parameters: nodes have different numbers of data-parallel ranks. Unknown
+// nodes (Layout::nodes): replicas are the sites.
+SumLevels sum_levels(const ParallelSizes& sizes, const Layout& layout, Region region,
+                     CompressionScope scope);
 
 // Communicators of both levels. Collective over `ranks`, those that hold the parameters.
 struct SumGroups {

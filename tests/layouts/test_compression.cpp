@@ -151,6 +151,29 @@ TEST(Compression, LeavesExpertsOfOneRankExact) {
   expect_exact(c, {.method = "top_k", .ratio = 1.0, .block = 8});
 }
 
+LayoutResult run_on_nodes(const LayoutCase& c, int ranks_per_node) {
+  LayoutRunOptions options;
+  options.comm.ranks_per_node = ranks_per_node;
+  return run_training(config_of(c), c.packed, options);
+}
+
+// Between nodes the numbers depend on the replicas of each node only.
+TEST(Compression, NodesAreSites) {
+  LayoutCase c = layout(4, 1, 1, 1), divided = layout(4, 1, 1, 2), stages = layout(4, 1, 2, 1);
+  stages.sizes.order = "tp-cp-pp-dp";  // whole replicas on each node
+  c.compression = compression({.bits = 1, .block = 8});
+  const LayoutResult replicas = run_on_nodes(c, 2);
+  c.compression.scope = CompressionScope::kNodes;
+  divided.compression = stages.compression = c.compression;
+  const LayoutResult nodes = run_on_nodes(c, 2);
+  EXPECT_NE(layout_difference(nodes, replicas, c.dtype), "");
+  EXPECT_EQ(layout_difference(run_on_nodes(divided, 4), nodes, c.dtype), "");
+  EXPECT_EQ(layout_difference(run_on_nodes(stages, 4), nodes, c.dtype), "");
+  RunConfig plain = config_of(c);
+  plain.compression.enabled = false;
+  EXPECT_EQ(layout_difference(run_on_nodes(c, 4), run_training(plain, false, {}), c.dtype), "");
+}
+
 TEST(Compression, LeavesOneReplicaExact) {
   LayoutCase c = layout(1, 2, 1, 2);
   c.compression = compression({.bits = 1, .block = 8});

@@ -54,7 +54,8 @@ void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport
                   " above 1 divides: set it to 1, or use quantize, top_k or random_k"));
   if (method == "powersgd" && values.flag("cuda.autotune"))
     refuse("powersgd needs the same products on all ranks: set cuda.autotune to false");
-  if (sizes.dp == 1)
+  const bool by_node = config.compression.scope == CompressionScope::kNodes;
+  if (sizes.dp == 1 && !(by_node && sizes.cp > 1))
     report.note(values.spelled(kMethod), concat("has no effect with ", key::kData, " 1"));
 }
 
@@ -98,6 +99,9 @@ void add_compression_keys(Schema& s) {
       .or_auto()
       .at_least(1)
       .at_most(kMaxBlock);
+  s.choice(path_of("scope"), "all", {"all", "inter_node"},
+           "ranks between which sums are compressed; all: replicas of the model; inter_node: nodes "
+           "(comm.ranks_per_node), exact inside of each");
   s.boolean(path_of("error_feedback"), defaults.error_feedback,
             "what a step leaves out is added to the next step; takes the memory of the gradients "
             "again, and in checkpoints that of each replica");
@@ -116,13 +120,14 @@ void read_compression(const ConfigValues& values, RunConfig& config, ConfigRepor
   const CompressorRow* const row = row_of(values.word(kMethod));
   if (row == nullptr) {
     for (const char* option :
-         {"bits", "ratio", "rank", "block", "error_feedback", "warmup_steps", "min_bytes"})
+         {"bits", "ratio", "rank", "block", "error_feedback", "warmup_steps", "min_bytes", "scope"})
       if (values.given(path_of(option)))
         report.error(values.spelled(path_of(option)),
                      concat("needs ", kMethod, ": quantize, top_k, random_k or powersgd"));
     return;
   }
   gradients.enabled = true;
+  if (values.word(path_of("scope")) == "inter_node") gradients.scope = CompressionScope::kNodes;
   gradients.error_feedback = values.flag(path_of("error_feedback"));
   gradients.warmup_steps = values.integer(path_of("warmup_steps"));
   gradients.min_bytes = values.integer(path_of("min_bytes"));
@@ -150,6 +155,7 @@ Json compression_to_json(const GradientCompressionConfig& gradients) {
   if (uses(row, "ratio")) json["ratio"] = options.ratio;
   if (uses(row, "rank")) json["rank"] = options.rank;
   if (uses(row, "block")) json["block"] = options.block == 0 ? Json("auto") : Json(options.block);
+  json["scope"] = gradients.scope == CompressionScope::kNodes ? "inter_node" : "all";
   json["error_feedback"] = gradients.error_feedback;
   json["warmup_steps"] = gradients.warmup_steps;
   json["min_bytes"] = gradients.min_bytes;

@@ -62,7 +62,8 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
       sequence_length_(config.sequence_length),
       loss_scale_(config.loss_scale) {
   if (config.float8.enabled) model.use_float8(config.float8);
-  if (config.compression.enabled && layout.dp.size > 1)
+  const bool by_node = config.compression.scope == CompressionScope::kNodes;
+  if (config.compression.enabled && (by_node ? layout.data : layout.dp).size > 1)
     compression = std::make_unique<GradientCompression>(config.compression, store, config.parallel,
                                                         layout, config.seed);
 }
