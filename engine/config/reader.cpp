@@ -30,6 +30,13 @@ void ConfigReport::throw_if_errors(const std::string& what) const {
   throw InputError(lines);
 }
 
+std::string listed_names(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < names.size(); ++i)
+    out += concat(i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", names[i]);
+  return out;
+}
+
 struct ConfigValues::Entry {
   Json value;
   std::string spelled;

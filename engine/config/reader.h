@@ -35,6 +35,9 @@ class ConfigReport {
   std::vector<std::string> notes_;
 };
 
+// Alternatives in a message: "a, b or c".
+std::string listed_names(const std::vector<std::string>& names);
+
 // Values of a document for every key of a schema, by canonical path (CheckFailed for a path that
 // the schema lacks). A key that is absent or invalid (already reported) has its default, or
 // zero/empty without one, so that later checks can run; they call valid() first if a default would

@@ -117,7 +117,7 @@ class Compression(tiny_run.RunTest):
     def test_whole_matrices(self):
         self.configure(compression=gradients("powersgd"))
         self.assert_refused("pretrain", "--config", "run.json", "--ranks", 4, "--set", "parallel.tensor_model_parallel_size=2",
-                            says=[f"{METHOD}: powersgd factors whole matrices", "set it to 1, or use quantize, top_k or random_k"])
+                            says=[f"{METHOD}: powersgd encodes whole matrices", "set it to 1, or use quantize, top_k or random_k"])
         self.run_on_four("parallel.tensor_model_parallel_size=1", "output_dir=undivided")
         autotune = ("cuda.autotune=true", "deterministic=false")
         self.assert_refused("pretrain", "--config", "run.json", "--ranks", 2, *[a for one in autotune for a in ("--set", one)],

@@ -27,6 +27,24 @@ const CompressorRow* row_of(const std::string& method) {
   return nullptr;
 }
 
+std::unique_ptr<Compressor> default_compressor(const CompressorRow& row) {
+  return row.make({.method = row.method});
+}
+
+std::vector<std::string> method_names() {
+  std::vector<std::string> names;
+  for (const CompressorRow& row : compressors()) names.emplace_back(row.method);
+  return names;
+}
+
+// Methods that work where ranks divide a matrix.
+std::vector<std::string> dividing_methods() {
+  std::vector<std::string> names;
+  for (const CompressorRow& row : compressors())
+    if (default_compressor(row)->can_divide()) names.emplace_back(row.method);
+  return names;
+}
+
 // Refuses options of other methods.
 void check_options(const ConfigValues& values, const CompressorRow& row, ConfigReport& report) {
   for (const char* option : {"bits", "ratio", "rank", "block"})
@@ -36,8 +54,9 @@ void check_options(const ConfigValues& values, const CompressorRow& row, ConfigR
 }
 
 // Refuses what compressed gradients do not work with.
-void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  const std::string& method = config.compression.options.method;
+void check_run(const ConfigValues& values, const CompressorRow& row, const RunConfig& config,
+               ConfigReport& report) {
+  const std::unique_ptr<Compressor> compressor = default_compressor(row);
   const auto refuse = [&](const std::string& reason) {
     report.error(values.spelled(kMethod), reason);
   };
@@ -48,12 +67,12 @@ void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport
         "is not supported with fp16.enabled, whose gradients change their scale; supported: "
         "bf16.enabled, or fp32");
   const ParallelSizes& sizes = config.parallel;
-  if (method == "powersgd" && (sizes.tp > 1 || sizes.etp > 1))
-    refuse(concat("powersgd factors whole matrices, which ",
+  if (!compressor->can_divide() && (sizes.tp > 1 || sizes.etp > 1))
+    refuse(concat(row.method, " encodes whole matrices, which ",
                   sizes.tp > 1 ? key::kTensor : key::kExpertTensor,
-                  " above 1 divides: set it to 1, or use quantize, top_k or random_k"));
-  if (method == "powersgd" && values.flag("cuda.autotune"))
-    refuse("powersgd needs the same products on all ranks: set cuda.autotune to false");
+                  " above 1 divides: set it to 1, or use ", listed_names(dividing_methods())));
+  if (compressor->decodes_by_products() && values.flag("cuda.autotune"))
+    refuse(concat(row.method, " needs the same products on all ranks: set cuda.autotune to false"));
   const bool by_node = config.compression.scope == CompressionScope::kNodes;
   if (sizes.dp == 1 && !(by_node && sizes.cp > 1))
     report.note(values.spelled(kMethod), concat("has no effect with ", key::kData, " 1"));
@@ -67,12 +86,6 @@ std::string summaries() {
   return all;
 }
 
-std::vector<std::string> methods() {
-  std::vector<std::string> names{kNone};
-  for (const CompressorRow& row : compressors()) names.emplace_back(row.method);
-  return names;
-}
-
 }  // namespace
 
 void add_compression_keys(Schema& s) {
@@ -82,7 +95,9 @@ void add_compression_keys(Schema& s) {
             "Compression of what replicas of the model (data-parallel ranks) exchange, for slow "
             "links ([design](../design/outer.md)). Unlike a layout, it changes the numbers, and "
             "they then depend on the number of replicas.");
-  s.choice(kMethod, kNone, methods(),
+  std::vector<std::string> methods = method_names();
+  methods.insert(methods.begin(), kNone);
+  s.choice(kMethod, kNone, methods,
            concat("code of gradients in their sum over the ranks; ", summaries()));
   s.integer(path_of("bits"), std::to_string(options.bits), "quantize: bits per element, 8, 4 or 1")
       .at_least(1)
@@ -123,7 +138,7 @@ void read_compression(const ConfigValues& values, RunConfig& config, ConfigRepor
          {"bits", "ratio", "rank", "block", "error_feedback", "warmup_steps", "min_bytes", "scope"})
       if (values.given(path_of(option)))
         report.error(values.spelled(path_of(option)),
-                     concat("needs ", kMethod, ": quantize, top_k, random_k or powersgd"));
+                     concat("needs ", kMethod, ": ", listed_names(method_names())));
     return;
   }
   gradients.enabled = true;
@@ -143,7 +158,7 @@ void read_compression(const ConfigValues& values, RunConfig& config, ConfigRepor
     const std::string option = problem.substr(0, problem.find(' '));
     report.error(values.spelled(path_of(option)), problem.substr(option.size() + 1));
   }
-  check_run(values, config, report);
+  check_run(values, *row, config, report);
 }
 
 Json compression_to_json(const GradientCompressionConfig& gradients) {

@@ -153,13 +153,6 @@ class ValueReader final : public HyperparameterVisitor {
   ConfigReport& report_;
 };
 
-std::string listed_names(const std::vector<std::string>& names) {
-  std::string out = names.front();
-  for (size_t i = 1; i < names.size(); ++i)
-    out += concat(i + 1 == names.size() ? " or " : ", ", names[i]);
-  return out;
-}
-
 std::string refusal(const SharedRow& shared, const std::string& type) {
   if (!shared.row.needs.empty()) return concat("needs ", shared.row.needs);
   return concat("needs optimizer.type ", listed_names(shared.optimizers), ", got ", type,

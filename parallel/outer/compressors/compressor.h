@@ -6,8 +6,8 @@
 // so the sum of everything sent plus the last residual is the sum of all x, up to rounding.
 //
 // The wire is a range of bytes whose length depends on the shape only. Encoding is deterministic.
-// decode() gives the same bits on all ranks; those of powersgd, which decodes by a matrix product,
-// if the ranks have the same instruction set and number of threads, and no autotuned products.
+// decode() gives the same bits on all ranks; those of a method that decodes by matrix products, if
+// the ranks have the same instruction set and number of threads, and no autotuned products.
 //
 // x must be finite. Otherwise the residual and the decoded matrix are undefined, and with random_k
 // a receiver may not see it: check gradients before they are encoded.
@@ -35,6 +35,8 @@ class Compressor {
   // True if a part that consists of whole blocks of `block()` columns has the same code as in the
   // whole matrix, so that ranks may encode a tensor that they share. False: whole matrices only.
   virtual bool can_divide() const { return true; }
+  // True if the bits of decode() depend on how this rank computes matrix products.
+  virtual bool decodes_by_products() const { return false; }
   virtual int64_t block() const = 0;                    // columns; 0 if can_divide() is false
   virtual int64_t block_multiple() const { return 1; }  // of which every block() is a multiple
 

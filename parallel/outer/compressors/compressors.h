@@ -11,6 +11,7 @@
 
 namespace trireme {
 
+// One method. The defaults of its options are valid.
 struct CompressorRow {
   const char* method;
   const char* options;  // names of those that it uses, separated by ", "

@@ -20,6 +20,7 @@ class PowerSgdCompressor : public Compressor {
  public:
   explicit PowerSgdCompressor(int rank) : rank_(rank) {}
   bool can_divide() const override { return false; }
+  bool decodes_by_products() const override { return true; }
   int64_t block() const override { return 0; }
   int64_t wire_bytes(DType dtype, int64_t rows, int64_t columns) const override;
   Shape state_shape(int64_t rows, int64_t columns) const override;

@@ -273,5 +273,11 @@ TEST(ReadConfig, RandomDocumentsNeverBreakIt) {
   EXPECT_GT(errors, 3000);
 }
 
+TEST(ListedNames, AreAlternatives) {
+  EXPECT_EQ(listed_names({"a"}), "a");
+  EXPECT_EQ(listed_names({"a", "b"}), "a or b");
+  EXPECT_EQ(listed_names({"a", "b", "c"}), "a, b or c");
+}
+
 }  // namespace
 }  // namespace trireme::test_reader

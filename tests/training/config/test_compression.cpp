@@ -57,8 +57,7 @@ std::string refusal(const std::vector<std::string>& assignments) { return proble
 TEST(CompressionConfig, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal({"compression.gradients.bits=4"}),
             "compression.gradients.bits: needs compression.gradients.method: quantize, top_k, "
-            "random_k or "
-            "powersgd");
+            "random_k or powersgd");
   EXPECT_EQ(
       refusal(with("quantize", {"compression.gradients.ratio=0.5"})),
       "compression.gradients.ratio: is no option of quantize, whose options are: bits, block");
@@ -80,7 +79,7 @@ TEST(CompressionConfig, RefusesWhatDoesNotFit) {
   EXPECT_NE(refusal(with("powersgd", {"cuda.autotune=true", "deterministic=false"})), "");
   EXPECT_EQ(refusal(with("top_k", {"cuda.autotune=true", "deterministic=false"})), "");
   EXPECT_EQ(refusal(with("powersgd", {"parallel.tensor_model_parallel_size=2"})),
-            "compression.gradients.method: powersgd factors whole matrices, which "
+            "compression.gradients.method: powersgd encodes whole matrices, which "
             "parallel.tensor_model_parallel_size above 1 divides: set it to 1, or use quantize, "
             "top_k or random_k");
 }
