@@ -29,16 +29,21 @@ void for_each_state(const TrainState& state, const Use& use) {
       use(std::as_const(*state.compression).region(region)->state);
 }
 
-// Calls use(parameter, state tensor) for the encoders of a piece that have a state.
+// Calls use(parameter, state tensor, of the sum) for the encoders of all pieces and of this rank's
+// piece of the sum that have a state.
 template <class Use>
 void for_each_compressor_state(const ParameterStore& store, const CompressionState& state,
-                               const CompressionState::Piece& piece, const Use& use) {
+                               const Use& use) {
   std::map<int64_t, const ParameterSpec*> by_offset;
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
     if (store.trained(h)) by_offset[store.range(h).begin] = &store.specs()[static_cast<size_t>(h)];
-  for (const CompressionState::Encoder& e : piece)
-    if (e.state_shape.numel() > 0)
-      use(*std::prev(by_offset.upper_bound(e.part.offset))->second, state.state_of(e));
+  const auto use_piece = [&](const CompressionState::Piece& piece) {
+    for (const CompressionState::Encoder& e : piece)
+      if (e.state_shape.numel() > 0)
+        use(*std::prev(by_offset.upper_bound(e.part.offset))->second, state.state_of(e), e.of_sum);
+  };
+  for (const CompressionState::Piece& piece : state.pieces()) use_piece(piece);
+  use_piece(state.own_piece());
 }
 
 // Number of replicas whose tensors of a parameter the checkpoint holds: one more than the largest.
@@ -145,17 +150,15 @@ void load_compressors(Ctx& ctx, const CheckpointReader& reader, const ParameterS
     });
   };
   int replicas = -1;  // of the first parameter, as of all
-  for (const CompressionState::Piece& piece : state.pieces())
-    for_each_compressor_state(
-        store, state, piece, [&](const ParameterSpec& spec, const Tensor& to) {
-          if (replicas < 0) replicas = saved_replicas(reader, spec.name, kCompressor);
-          if (replicas > 0) read(compressor_kind(state.rank().index % replicas), spec.name, to);
-        });
-  for_each_compressor_state(store, state, state.own_piece(),
-                            [&](const ParameterSpec& spec, const Tensor& to) {
-                              if (reader.find(kCompressorSum, spec.name) != nullptr)
-                                read(kCompressorSum, spec.name, to);
-                            });
+  const auto load = [&](const ParameterSpec& spec, const Tensor& to, bool of_sum) {
+    if (of_sum) {
+      if (reader.find(kCompressorSum, spec.name) != nullptr) read(kCompressorSum, spec.name, to);
+      return;
+    }
+    if (replicas < 0) replicas = saved_replicas(reader, spec.name, kCompressor);
+    if (replicas > 0) read(compressor_kind(state.rank().index % replicas), spec.name, to);
+  };
+  for_each_compressor_state(store, state, load);
 }
 
 }  // namespace
@@ -169,15 +172,12 @@ void add_compression_parts(const TrainState& state, std::vector<CheckpointPart>&
                 parts);
       add_parts(state.store, {kResidualSum, s.sum_residual(), sum_map}, sum_map, parts);
     }
-    const auto add = [&](const CompressionState::Piece& piece, const std::string& kind) {
-      for_each_compressor_state(
-          state.store, s, piece, [&](const ParameterSpec& spec, const Tensor& tensor) {
-            if (spec.copy == 0)
-              parts.push_back({kind, spec.name, dims_of(tensor.shape()), {}, 0, tensor});
-          });
-    };
-    for (const CompressionState::Piece& piece : s.pieces()) add(piece, compressor_kind(replica));
-    add(s.own_piece(), kCompressorSum);
+    for_each_compressor_state(
+        state.store, s, [&](const ParameterSpec& spec, const Tensor& tensor, bool of_sum) {
+          if (spec.copy != 0) return;
+          const std::string kind = of_sum ? kCompressorSum : compressor_kind(replica);
+          parts.push_back({kind, spec.name, dims_of(tensor.shape()), {}, 0, tensor});
+        });
   });
 }
 
