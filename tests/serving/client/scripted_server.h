@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -21,7 +22,8 @@ namespace trireme::test {
 
 struct ScriptedResponse {
   std::string bytes;
-  bool closes = false;  // the connection, after these bytes
+  bool closes = false;                  // the connection, after all bytes
+  std::vector<std::string> later = {};  // bytes sent after these, each after a pause
 };
 
 // Responses to the next requests, whichever of the servers that share it they reach.
@@ -88,6 +90,10 @@ class ScriptedServer {
       ScriptedResponse response{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"};
       if (!head.starts_with("GET /health")) response = script_->next();
       send(peer, response.bytes.data(), response.bytes.size(), MSG_NOSIGNAL);
+      for (const std::string& bytes : response.later) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      }
       if (response.closes) break;
     }
     shutdown(peer, SHUT_RDWR);

@@ -1,17 +1,12 @@
 // HTTP client with misbehaving servers.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <functional>
-#include <thread>
 
 #include "engine/core/error.h"
 #include "serving/client/http_client.h"
+#include "tests/serving/client/scripted_server.h"
 
 namespace trireme::test_http_client {
 namespace {
@@ -20,46 +15,11 @@ namespace asio = boost::asio;
 
 using std::chrono::milliseconds;
 
-// Accepts one connection, waits for the empty line that ends a request's header, sends its bytes
-// and closes, or stays silent.
-class FakeServer {
- public:
-  explicit FakeServer(std::vector<std::string> pieces, bool stays = false)
-      : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    listen(listener_, 8);
-    socklen_t size = sizeof address;
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    server_ =
-        parse_server_address(concat("http://127.0.0.1:", ntohs(address.sin_port)), "--server");
-    thread_ = std::thread([this, pieces = std::move(pieces), stays] {
-      const int peer = accept(listener_, nullptr, nullptr);
-      std::string request;
-      char byte = 0;
-      while (request.find("\r\n\r\n") == std::string::npos && read(peer, &byte, 1) == 1)
-        request += byte;
-      for (const std::string& piece : pieces) {
-        send(peer, piece.data(), piece.size(), MSG_NOSIGNAL);
-        std::this_thread::sleep_for(milliseconds(5));
-      }
-      while (stays && read(peer, &byte, 1) == 1) continue;
-      close(peer);
-    });
-  }
-  ~FakeServer() {
-    thread_.join();
-    close(listener_);
-  }
-  const ServerAddress& address() const { return server_; }
-
- private:
-  int listener_;
-  ServerAddress server_;
-  std::thread thread_;
-};
+// Server that sends `pieces` in response to the first request, and then closes the connection.
+test::ScriptedServer server_sending(const std::vector<std::string>& pieces) {
+  return test::ScriptedServer(std::make_shared<test::ResponseScript>(std::vector{
+      test::ScriptedResponse{pieces.front(), true, {pieces.begin() + 1, pieces.end()}}}));
+}
 
 struct ReceivedResponse {
   ResponseHead head;
@@ -91,8 +51,8 @@ ReceivedResponse ask(const ServerAddress& server, milliseconds limit = milliseco
   return out;
 }
 
-ReceivedResponse received_after(std::vector<std::string> pieces) {
-  const FakeServer server(std::move(pieces));
+ReceivedResponse received_after(const std::vector<std::string>& pieces) {
+  const test::ScriptedServer server = server_sending(pieces);
   return ask(server.address());
 }
 
@@ -168,9 +128,10 @@ TEST(HttpClient, BoundsHeadsAndBodies) {
 
 TEST(HttpClient, WaitsForNothingLongerThanItsLimit) {
   for (const char* text : {"", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"}) {
-    const FakeServer server({text}, true);
+    const test::ScriptedServer silent(std::make_shared<test::ResponseScript>(
+        std::vector<test::ScriptedResponse>{{text}}));  // keeps the connection
     const auto start = std::chrono::steady_clock::now();
-    const ReceivedResponse response = ask(server.address(), milliseconds(150));
+    const ReceivedResponse response = ask(silent.address(), milliseconds(150));
     EXPECT_TRUE(response.timed_out) << text;
     EXPECT_NE(response.error.find("took longer than 0.15 s"), std::string::npos) << response.error;
     EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(140));
@@ -192,14 +153,14 @@ TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
   const std::string response = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
   const auto known = std::make_shared<KnownAddresses>();
   ServerAddress server;
-  const auto ask_at = [&](const std::string& host, const FakeServer& there) {
+  const auto ask_at = [&](const std::string& host, const test::ScriptedServer& there) {
     server = there.address();
     server.host = host;
     return ask(server, milliseconds(60'000), known);
   };
   const std::string no_name = "a..b";
   {
-    const FakeServer first({response});
+    const test::ScriptedServer first = server_sending({response});
     EXPECT_NE(ask_at(no_name, first).error, "");
     EXPECT_EQ(ask_at("localhost", first).body, "a");
   }
@@ -207,7 +168,7 @@ TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
   const auto looked = known->looked;
   // While fresh, known addresses are used without a lookup; later they are the fallback.
   for (const milliseconds fresh : {known->fresh, milliseconds(0)}) {
-    const FakeServer next({response});
+    const test::ScriptedServer next = server_sending({response});
     for (auto& endpoint : known->list)
       endpoint.port(static_cast<uint16_t>(std::stoi(next.address().port)));
     known->fresh = fresh;
