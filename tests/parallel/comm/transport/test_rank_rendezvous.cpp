@@ -254,10 +254,13 @@ TEST(RankRendezvous, ARankChecksWhoListens) {
 
 // Reserved port of 127.0.0.1 that is free at `address`, too: another process may have it there.
 std::unique_ptr<ReservedPort> port_free_at(const std::string& address) {
-  for (;;) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto port = std::make_unique<ReservedPort>();
     if (listen_at(resolve_tcp("address", address, port->number()).front()).open()) return port;
   }
+  throw Error(concat("none of ", kAttempts, " reserved ports is free at ", address, ": ",
+                     std::strerror(errno)));
 }
 
 // Rank 0 at another address of the loopback network does not occupy the port of this one.
