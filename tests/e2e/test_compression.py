@@ -1,7 +1,6 @@
 """Compressed gradients of a run: the bytes that are sent, a run that is killed, and what does not fit."""
 import os
 import signal
-import time
 
 import harness
 import tiny_run
@@ -48,18 +47,9 @@ class Compression(tiny_run.RunTest):
 
     def kill_at(self, steps):
         """Kills all ranks of the run once it has so many steps more on record."""
-        metrics = self.folder / "run/metrics.jsonl"
-
-        def recorded():
-            return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
-
-        begin = recorded()
+        steps += self.recorded_steps()
         process = self.start("pretrain", "--config", "run.json", "--ranks", "2", "--resume", "auto")
-        end = time.monotonic() + 240
-        while recorded() < begin + steps:
-            self.assertLess(time.monotonic(), end)
-            self.assertIsNone(process.poll())
-            time.sleep(0.002)
+        self.wait_for_steps(process, steps)
         ranks = self.ranks_of_this_run()
         self.assertEqual(len(ranks), 2)
         for rank in ranks:

@@ -11,17 +11,6 @@ import tiny_run
 
 
 class Pretrain(tiny_run.RunTest):
-    def wait_for_steps(self, process, steps):
-        deadline = time.monotonic() + 120
-        path = self.folder / "run" / "metrics.jsonl"
-        ended = False
-        while not path.exists() or path.read_text().count("\n") < steps:
-            if ended or time.monotonic() > deadline:
-                process.kill()
-                self.fail(f"no {steps} steps: {process.communicate()}")
-            time.sleep(0.01)
-            ended = process.poll() is not None
-
     def test_run_directory(self):
         self.pretrain()
         self.assertEqual(sorted(p.name for p in (self.folder / "run").iterdir()),

@@ -3,6 +3,7 @@ import json
 import os
 import random
 import re
+import time
 from pathlib import Path
 
 import harness
@@ -55,6 +56,21 @@ class RunTest(harness.CommandTest):
         text = (self.folder / run / "metrics.jsonl").read_text()
         whole = text[:text.rfind("\n") + 1]  # of a run that goes on
         return [json.loads(line) for line in whole.splitlines()]
+
+    def recorded_steps(self, run="run"):
+        path = self.folder / run / "metrics.jsonl"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    def wait_for_steps(self, process, steps):
+        """Waits until the run has so many steps on record; fails if its process ends before, or after four minutes."""
+        deadline = time.monotonic() + 240 * harness.PATIENCE
+        ended = False
+        while self.recorded_steps() < steps:
+            if ended:
+                self.fail(f"the run ended before {steps} steps: {process.communicate(timeout=240)}")
+            self.assertLess(time.monotonic(), deadline, f"the run has no {steps} steps")
+            time.sleep(0.002)
+            ended = process.poll() is not None
 
     def assert_members_are_documented(self, run="run"):
         """Every member of the records has a row in docs/reference/metrics.md."""
