@@ -1,5 +1,6 @@
 """Compressed gradients of a run: the bytes that are sent, a run that is killed, and what does not fit."""
 import os
+import re
 import signal
 
 import harness
@@ -7,10 +8,17 @@ import tiny_run
 
 METHOD = "compression.gradients.method"
 STEPS = 300  # of a run that is killed before it ends
+HIDDEN, INNER, KV = 32, 64, 16
+LAYER = [(HIDDEN, HIDDEN), (KV, HIDDEN), (KV, HIDDEN), (HIDDEN, HIDDEN), (INNER, HIDDEN), (INNER, HIDDEN), (HIDDEN, INNER)]
+MATRICES = [(257, HIDDEN), *LAYER, *LAYER]  # of the tiny run, in the order of its parameters
 
 
 def gradients(method, **options):
     return {"gradients": {"method": method, "min_bytes": 1024, **options}}
+
+
+def padded(size):
+    return -(-size // 8) * 8
 
 
 class Compression(tiny_run.RunTest):
@@ -33,16 +41,13 @@ class Compression(tiny_run.RunTest):
         self.run_on_two("exact")
         self.configure(train_steps=5, comm={"algorithm": "ring"}, compression=gradients("quantize", bits=4, block=16))
         self.run_on_two("compressed")
-        hidden, inner, kv = 32, 64, 16
-        matrices = [(257, hidden)] + 2 * [(hidden, hidden), (kv, hidden), (kv, hidden), (hidden, hidden), (inner, hidden),
-                                          (inner, hidden), (hidden, inner)]
-        codes = sum(rows * (4 * columns // 16 + columns // 2) for rows, columns in matrices)
-        norms = 5 * hidden * 4
+        codes = sum(rows * (4 * columns // 16 + columns // 2) for rows, columns in MATRICES)
+        norms = 5 * HIDDEN * 4
         all_to_all, all_reduce = self.sent("compressed")
         self.assertEqual(all_to_all, 2 * (codes + norms))  # each of two ranks sends one half in both phases
         plain_all_to_all, plain_all_reduce = self.sent("exact")
         self.assertEqual(plain_all_to_all, 0)
-        weights = sum(rows * columns for rows, columns in matrices) * 4
+        weights = sum(rows * columns for rows, columns in MATRICES) * 4
         self.assertLess(all_reduce, plain_all_reduce - 2 * weights)
 
     def kill_at(self, steps):
@@ -81,9 +86,21 @@ class Compression(tiny_run.RunTest):
         self.assertIn("this run compresses no gradients, so the residuals in ", errors)
 
     def test_memory_is_planned(self):
-        self.configure(train_steps=5, compression=gradients("quantize"))
-        text, errors = self.run_on_two("run")
-        self.assertIn("compressed gradients", text + errors)
+        """The wires and residuals of rank 0 by the formulas of docs/design/outer.md, as a part of the total."""
+        pieces = [MATRICES[:6], MATRICES[6:]]  # halves of the elements: the up projection begins the second
+        elements = [sum(rows * columns for rows, columns in piece) for piece in pieces]
+        norms = [2 * HIDDEN, 3 * HIDDEN]
+        self.assertEqual(elements[0] + norms[0], elements[1] + norms[1])
+        wires = [sum(padded(4 * rows) + padded(rows * columns) for rows, columns in piece) + 4 * exact
+                 for piece, exact in zip(pieces, norms)]  # one block of 8 bits per row
+        memory = sum(wires) + 2 * wires[0]
+        for feedback, residuals in ((True, 4 * (sum(elements) + elements[0])), (False, 0)):
+            self.configure(compression=gradients("quantize", bits=8, error_feedback=feedback))
+            report, _ = self.pretrain("--ranks", 2, "--validate")
+            lines = re.findall(r"(?m)^  ([^\d\n]+) [\d.]+ \w+ \((\d+) bytes\)$", report)
+            planned = {name.strip(): int(size) for name, size in lines}
+            self.assertEqual(planned["compressed gradients"], memory + residuals)
+            self.assertEqual(planned.pop("total"), sum(planned.values()))
 
     def test_one_replica_needs_none(self):
         self.configure(train_steps=5, compression=gradients("quantize"))
