@@ -103,9 +103,16 @@ AtomicFile::AtomicFile(std::string path, int64_t expected_bytes, const std::stri
 }
 
 void AtomicFile::open_temporary(const std::string& resume_as) {
-  if (!resume_as.empty())
-    journal_ =
-        std::make_unique<ResumeJournal>(path_ + ".journal", resume_as, descriptor_, checksum_);
+  if (!resume_as.empty()) {
+    try {
+      journal_ =
+          std::make_unique<ResumeJournal>(path_ + ".journal", resume_as, descriptor_, checksum_);
+    } catch (...) {
+      // The partial file of an earlier writer stays: its journal may be readable the next time.
+      if (::lseek(descriptor_, 0, SEEK_END) > 0) ::close(std::exchange(descriptor_, -1));
+      throw;
+    }
+  }
   written_ = started_ = kept();
   if (::ftruncate(descriptor_, written_) != 0 || ::lseek(descriptor_, written_, SEEK_SET) < 0)
     fail("write", errno);

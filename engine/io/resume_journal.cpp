@@ -83,29 +83,25 @@ ResumeJournal::ResumeJournal(std::string path, const std::string& identity, int 
   fail_file("write", path_, error_number);
 }
 
-ResumeJournal::~ResumeJournal() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
+ResumeJournal::~ResumeJournal() { ::close(descriptor_); }
 
 void ResumeJournal::append(uint64_t sum) {
-  if (descriptor_ < 0) return;
-  if (append_whole(descriptor_, path_, line_of(sum)) == 0) {
-    ++steps_;
-    return;
-  }
-  ::close(descriptor_);  // a missing line ends the journal
-  descriptor_ = -1;
+  if (ended_) return;
+  ended_ = true;  // unless the line is written
+  if (append_whole(descriptor_, path_, line_of(sum)) != 0) return;
+  ended_ = false;
+  ++steps_;
 }
 
 void ResumeJournal::remove() noexcept { ::unlink(path_.c_str()); }
 
 void ResumeJournal::restore() noexcept {
-  if (descriptor_ < 0) return;
   try {  // the removed file is still open
     std::string lines(kLine * static_cast<size_t>(steps_ + 1), '\0');
     read_fully(descriptor_, 0, std::as_writable_bytes(std::span(lines)), path_);
     write_file_atomically(path_, lines);
   } catch (const std::exception&) {  // the caller reports why the rename failed
+    steps_ = 0;
   }
 }
 

@@ -34,13 +34,14 @@ class ResumeJournal {
   // prefix is kept.
   void append(uint64_t sum);
   void remove() noexcept;  // removes the journal file
-  // Writes the removed journal file again. If it cannot be written, nothing is kept.
+  // Writes the removed journal file again. If it cannot be written, nothing is kept: empty().
   void restore() noexcept;
 
  private:
   std::string path_;
   int descriptor_ = -1;
   int64_t kept_ = 0, steps_ = 0;
+  bool ended_ = false;  // by a line that could not be written
   bool discarded_partial_ = false;
 };
 

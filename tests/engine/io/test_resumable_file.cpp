@@ -1,7 +1,9 @@
 // A resumable file continues where an interrupted writer of the same content stopped, after its
 // last whole data; a file with other content is started again.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +43,25 @@ void interrupt(const std::string& path, const std::string& all, int64_t bytes,
   for (int64_t at = 0; at < bytes; at += 300'000)
     file.write(part(all, at, std::min(bytes, at + 300'000)));
 }
+
+// Lowers a limit of this process for a while.
+template <class Resource>
+class LoweredLimit {
+ public:
+  LoweredLimit(Resource resource, size_t limit) : resource_(resource) {
+    getrlimit(resource_, &before_);
+    rlimit lower = before_;
+    lower.rlim_cur = limit;
+    setrlimit(resource_, &lower);
+  }
+  ~LoweredLimit() { setrlimit(resource_, &before_); }
+  LoweredLimit(const LoweredLimit&) = delete;
+  LoweredLimit& operator=(const LoweredLimit&) = delete;
+
+ private:
+  Resource resource_;
+  rlimit before_{};
+};
 
 // Resumes and completes the file. Returns the number of bytes that were kept.
 int64_t finish(const std::string& path, const std::string& all) {
@@ -149,6 +170,69 @@ TEST(ResumableFile, GoesOnAfterARefusedRename) {
   EXPECT_TRUE(fs::exists(path + ".journal"));
   fs::remove_all(path);
   EXPECT_EQ(finish(path, all), 5 * kJournalStep);
+}
+
+TEST(ResumableFile, LeavesNoPartialFileWithoutItsJournal) {
+  const ScratchDirectory dir;
+  const std::string path = dir / "file";
+  {
+    AtomicFile file(path, kSize, "content");
+    file.write(contents_of(kSize));
+    fs::create_directories(path + "/occupied");
+    fs::remove(path + ".journal");
+    fs::create_directories(path + ".journal/occupied");
+    EXPECT_THROW(file.commit(), InputError);
+  }
+  EXPECT_FALSE(fs::exists(path + ".tmp"));
+}
+
+TEST(ResumableFile, GoesOnAfterAJournalThatCouldNotBeOpened) {
+  const ScratchDirectory dir;
+  const std::string all = contents_of(kSize), path = dir / "file";
+  interrupt(path, all, 2 * kJournalStep);
+  const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  {
+    const LoweredLimit one_file(RLIMIT_NOFILE, static_cast<size_t>(next) + 1);
+    EXPECT_THROW(AtomicFile(path, kSize, "content"), InputError);
+  }
+  EXPECT_EQ(finish(path, all), 2 * kJournalStep);
+}
+
+// Also if the disk is full for a short time only.
+TEST(ResumeJournal, EndsAtALineThatCouldNotBeWritten) {
+  constexpr size_t kLine = 17;
+  const ScratchDirectory dir;
+  const std::string all = contents_of(kSize), path = dir / "file", journal_path = dir / "journal";
+  write_file_atomically(path, all);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  {
+    ChecksumStream sum;
+    ResumeJournal journal(journal_path, "content", descriptor, sum);
+    const auto append_step = [&](int64_t step) {
+      const std::string_view bytes = part(all, step * kJournalStep, (step + 1) * kJournalStep);
+      sum.update(std::as_bytes(std::span(bytes)));
+      journal.append(sum.value());
+    };
+    append_step(0);
+    append_step(1);
+    {
+      const LoweredLimit five_bytes(RLIMIT_FSIZE, 3 * kLine + 5);
+      append_step(2);
+    }
+    append_step(3);
+    EXPECT_EQ(fs::file_size(journal_path), 3 * kLine);
+    journal.remove();
+    journal.restore();
+  }
+  {
+    ChecksumStream sum;
+    const ResumeJournal journal(journal_path, "content", descriptor, sum);
+    EXPECT_EQ(journal.kept(), 2 * kJournalStep);
+    EXPECT_EQ(sum.value(), checksum(std::as_bytes(std::span(all).first(2 * kJournalStep))));
+  }
+  ::close(descriptor);
 }
 
 TEST(ResumableFile, GoesOnAfterAFullDisk) {
