@@ -20,12 +20,17 @@ CompressedAllReduce::~CompressedAllReduce() {
   }
 }
 
+template <class AnyTensor>
+AnyTensor CompressedAllReduce::part_of(const AnyTensor& data, const CompressedPart& part) const {
+  const int64_t at = part.offset - state_.data_range().begin;
+  return data.slice(0, at, at + part.elements()).reshape({part.rows, part.columns});
+}
+
 void CompressedAllReduce::encode(const CompressionState::Piece& piece, const Tensor& wire,
                                  const ConstTensor& data) {
   int64_t begin = 0;
   for (const CompressionState::Encoder& e : piece) {
-    const ConstTensor x =
-        data.slice(0, e.part.offset, e.part.range().end).reshape({e.part.rows, e.part.columns});
+    const ConstTensor x = part_of(data, e.part);
     EncodingKey key = e.part.key;
     key.round = round_;
     state_.compressor(e.part).encode(ctx_, wire.slice(0, begin, begin + e.wire_bytes), x,
@@ -38,8 +43,7 @@ void CompressedAllReduce::decode(const CompressionState::Piece& piece, const Con
                                  const Tensor& data, bool add) {
   int64_t begin = 0;
   for (const CompressionState::Encoder& e : piece) {
-    const Tensor y =
-        data.slice(0, e.part.offset, e.part.range().end).reshape({e.part.rows, e.part.columns});
+    const Tensor y = part_of(data, e.part);
     EncodingKey key = e.part.key;
     key.round = round_;
     state_.compressor(e.part).decode(ctx_, y, wire.slice(0, begin, begin + e.wire_bytes), key, add);
@@ -49,8 +53,8 @@ void CompressedAllReduce::decode(const CompressionState::Piece& piece, const Con
 
 void CompressedAllReduce::check(const ConstTensor& data) const {
   check_operand("compressed all-reduce", "data", data, state_.dtype(), {data.numel()});
-  TRIREME_CHECK(data.numel() >= state_.end(), "compressed all-reduce: data has ", data.numel(),
-                " elements, expected at least ", state_.end());
+  TRIREME_CHECK(data.numel() >= state_.data_range().size(), "compressed all-reduce: data has ",
+                data.numel(), " elements, expected at least ", state_.data_range().size());
 }
 
 void CompressedAllReduce::start(const ConstTensor& data, int64_t round) {

@@ -26,9 +26,10 @@ class CompressedAllReduce {
   CompressedAllReduce(const CompressedAllReduce&) = delete;
   CompressedAllReduce& operator=(const CompressedAllReduce&) = delete;
 
-  // Encodes the parts of `data` (n), finite and contiguous, and starts to send them. data may be
-  // changed afterwards. round: larger than in the calls before. In a planning run this and finish()
-  // only plan their scratch, and the state need not be allocated.
+  // Encodes the parts of `data` (n), finite and contiguous, whose first element is the first of the
+  // state's data_range(), and starts to send them. data may be changed afterwards. round: larger
+  // than in the calls before. In a planning run this and finish() only plan their scratch, and the
+  // state need not be allocated.
   void start(const ConstTensor& data, int64_t round);
   // Completes start(): every part of data = the sum. Collective; waits, which is added to
   // TimeCategory::kCommunication of the context's profile.
@@ -38,6 +39,8 @@ class CompressedAllReduce {
 
  private:
   void check(const ConstTensor& data) const;
+  template <class AnyTensor>
+  AnyTensor part_of(const AnyTensor& data, const CompressedPart& part) const;
   template <class Wait>
   void timed(const Wait& wait);
   void encode(const CompressionState::Piece& piece, const Tensor& wire, const ConstTensor& data);

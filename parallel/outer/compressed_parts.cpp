@@ -76,6 +76,29 @@ std::vector<std::vector<CompressedPart>> cut_parts(const std::vector<CompressedP
   return cuts;
 }
 
+std::vector<CompressedPart> region_parts(const ParameterStore& store, Region region,
+                                         const Compressor* compressor, int64_t min_bytes,
+                                         uint64_t seed) {
+  std::vector<CompressedPart> all;
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    if (spec.region != region) continue;
+    const int64_t offset = store.range(h).begin;
+    const int64_t bytes = spec.shape.numel() * dtype_size(store.gradient_dtype());
+    if (compressor == nullptr || bytes < min_bytes) {
+      all.push_back(exact_part(spec, offset));
+      continue;
+    }
+    try {
+      for (const CompressedPart& part : compressed_parts(spec, offset, *compressor, seed))
+        all.push_back(part);
+    } catch (const InputError& e) {
+      fail_input(e.what(), ", or set min_bytes above ", bytes, ", so that it is sent exactly");
+    }
+  }
+  return all;
+}
+
 CompressedPart exact_part(const ParameterSpec& spec, int64_t offset) {
   return {.offset = offset, .rows = 1, .columns = spec.local_shape().numel(), .exact = true};
 }

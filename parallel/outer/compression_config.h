@@ -1,4 +1,4 @@
-// Settings of compression: a compressor's options, and the gradients that it compresses.
+// Settings of compression: a compressor's options, and the tensors that it compresses.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,16 @@ enum class CompressionScope {
   kNodes,     // (virtual) nodes: several replicas, or parts of one
 };
 
-struct GradientCompressionConfig {
+struct CompressionConfig {
   bool enabled = false;
-  CompressionScope scope = CompressionScope::kReplicas;
-  CompressionOptions options;
+  CompressionOptions options = {};
   bool error_feedback = true;
-  int64_t warmup_steps = 0;     // first steps of the run, in which sums are exact
   int64_t min_bytes = 1 << 16;  // smaller logical tensors are sent as they are
+};
+
+struct GradientCompressionConfig : CompressionConfig {
+  CompressionScope scope = CompressionScope::kReplicas;
+  int64_t warmup_steps = 0;  // first steps of the run, in which sums are exact
 };
 
 }  // namespace trireme

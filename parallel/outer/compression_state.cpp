@@ -19,8 +19,13 @@ ShardMap map_of(const std::vector<CompressionState::Piece>& pieces) {
 
 CompressionState::CompressionState(const Compressor& compressor,
                                    const std::vector<CompressedPart>& parts, DType dtype,
-                                   GroupCoord rank, bool feedback)
-    : compressor_(compressor), dtype_(dtype), rank_(rank), feedback_(feedback) {
+                                   GroupCoord rank, bool feedback, int64_t begin)
+    : compressor_(compressor),
+      dtype_(dtype),
+      rank_(rank),
+      feedback_(feedback),
+      begin_(begin),
+      end_(begin) {
   for (const CompressedPart& part : parts) {
     TRIREME_CHECK(part.offset >= end_ && part.rows >= 0 && part.columns >= 0, "a part at ",
                   part.offset, " of ", part.rows, " x ", part.columns,

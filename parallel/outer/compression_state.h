@@ -20,9 +20,10 @@ class CompressionState {
 
   // Determines sizes only. parts: in ascending order of their offsets, without overlap, the same on
   // all ranks of the group. dtype: float32 or float64. rank: this rank's index in the group.
-  // feedback: keeps residuals. The compressor must outlive this object.
+  // feedback: keeps residuals. begin: flat element that is the first of the exchanged data. The
+  // compressor must outlive this object.
   CompressionState(const Compressor& compressor, const std::vector<CompressedPart>& parts,
-                   DType dtype, GroupCoord rank, bool feedback);
+                   DType dtype, GroupCoord rank, bool feedback, int64_t begin = 0);
 
   int64_t bytes() const;
   // Allocates the memory: residuals of zero, initial states. Not in a planning run.
@@ -31,7 +32,8 @@ class CompressionState {
   const Compressor& compressor(const CompressedPart& part) const;
   DType dtype() const { return dtype_; }
   const GroupCoord& rank() const { return rank_; }
-  int64_t end() const { return end_; }  // of the last part
+  // Flat range of the exchanged data, up to the end of the last part.
+  FlatRange data_range() const { return {begin_, end_}; }
   // Phase 1: encodings of all parts, by receiving rank. Phase 2: those of this rank's piece.
   const std::vector<Piece>& pieces() const { return pieces_; }
   const Piece& own_piece() const { return own_; }
@@ -67,7 +69,7 @@ class CompressionState {
   DType dtype_;
   GroupCoord rank_;
   bool feedback_;
-  int64_t end_ = 0;
+  int64_t begin_, end_;
   std::vector<Piece> pieces_;
   Piece own_;
   int64_t residuals_ = 0, sum_residuals_ = 0, states_ = 0;  // elements

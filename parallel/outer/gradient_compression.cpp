@@ -4,6 +4,16 @@ namespace trireme {
 
 namespace {
 
+std::vector<CompressedPart> parts_of(const ParameterStore& store, Region region,
+                                     const Compressor& compressor, const CompressionConfig& config,
+                                     uint64_t seed) {
+  try {
+    return region_parts(store, region, &compressor, config.min_bytes, seed);
+  } catch (const InputError& e) {
+    fail_input("compression.gradients: ", e.what());
+  }
+}
+
 FlatRange range_of(const std::vector<CompressedPart>& piece) {
   if (piece.empty()) return {};
   return {piece.front().range().begin, piece.back().range().end};
@@ -21,7 +31,7 @@ GradientCompression::GradientCompression(const GradientCompressionConfig& config
     if (layout.of(region).size == 1 || store.region_range(region).size() == 0) continue;
     const SumLevels levels = sum_levels(sizes, layout, region, config.scope);
     std::vector<CompressedPart> parts;
-    if (levels.outer.size > 1) parts = parts_of(store, region, seed);
+    if (levels.outer.size > 1) parts = parts_of(store, region, *compressor_, config, seed);
     const auto pieces = cut_parts(parts, levels.inner.size, *compressor_);
     std::vector<FlatRange> ranges;
     ranges.reserve(pieces.size());
@@ -32,29 +42,6 @@ GradientCompression::GradientCompression(const GradientCompressionConfig& config
                   CompressionState(*compressor_, own, store.gradient_dtype(), levels.outer,
                                    config.error_feedback)});
   }
-}
-
-std::vector<CompressedPart> GradientCompression::parts_of(const ParameterStore& store,
-                                                          Region region, uint64_t seed) const {
-  std::vector<CompressedPart> all;
-  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
-    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-    if (spec.region != region) continue;
-    const int64_t offset = store.range(h).begin;
-    const int64_t bytes = spec.shape.numel() * dtype_size(store.gradient_dtype());
-    if (bytes < config_.min_bytes) {
-      all.push_back(exact_part(spec, offset));
-      continue;
-    }
-    try {
-      for (const CompressedPart& part : compressed_parts(spec, offset, *compressor_, seed))
-        all.push_back(part);
-    } catch (const InputError& e) {
-      fail_input("compression.gradients: ", e.what(), ", or set min_bytes above ", bytes,
-                 ", so that it is sent exactly");
-    }
-  }
-  return all;
 }
 
 int64_t GradientCompression::bytes() const {

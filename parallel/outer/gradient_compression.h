@@ -35,8 +35,6 @@ class GradientCompression {
   const RegionSum* region(Region region) const { return sums_[static_cast<size_t>(region)].get(); }
 
  private:
-  std::vector<CompressedPart> parts_of(const ParameterStore& store, Region region,
-                                       uint64_t seed) const;
   GradientCompressionConfig config_;
   std::unique_ptr<Compressor> compressor_;
   std::array<std::unique_ptr<RegionSum>, kRegions> sums_;

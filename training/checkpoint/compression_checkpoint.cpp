@@ -15,11 +15,8 @@
 namespace trireme {
 namespace {
 
-constexpr const char *kResidual = "residual.", *kCompressor = "compressor.";
-std::string residual_kind(int replica) { return concat(kResidual, replica); }
-std::string compressor_kind(int replica) { return concat(kCompressor, replica); }
-constexpr const char* kResidualSum = "residual.sum";
-constexpr const char* kCompressorSum = "compressor.sum";
+// After the prefix of the kinds, before the number of a rank of the exchange, or kOfSum.
+constexpr const char *kResidual = "residual.", *kCompressor = "compressor.", *kOfSum = "sum";
 
 // Calls use(state) for each region whose gradients are compressed.
 template <class Use>
@@ -46,18 +43,18 @@ void for_each_compressor_state(const ParameterStore& store, const CompressionSta
   use_piece(state.own_piece());
 }
 
-// Number of replicas whose tensors of a parameter the checkpoint holds: one more than the largest.
-int saved_replicas(const CheckpointReader& reader, const std::string& name,
-                   const std::string& kind_prefix) {
-  int replicas = 0;
+// Number of ranks of the exchange whose tensors of a parameter the checkpoint holds: one more than
+// the largest. kind: without the number.
+int saved_ranks(const CheckpointReader& reader, const std::string& name, const std::string& kind) {
+  int ranks = 0;
   for (const CheckpointTensor& tensor : reader.manifest().tensors) {
-    if (tensor.name != name || !tensor.kind.starts_with(kind_prefix)) continue;
-    const std::string number = tensor.kind.substr(kind_prefix.size());
+    if (tensor.name != name || !tensor.kind.starts_with(kind)) continue;
+    const std::string number = tensor.kind.substr(kind.size());
     const bool digits = !number.empty() && number.size() < 9 &&
                         number.find_first_not_of("0123456789") == std::string::npos;
-    if (digits) replicas = std::max(replicas, std::stoi(number) + 1);
+    if (digits) ranks = std::max(ranks, std::stoi(number) + 1);
   }
-  return replicas;
+  return ranks;
 }
 
 // Name of the first parameter that has elements in `map`; empty: none.
@@ -81,22 +78,24 @@ void add_on_host(const Tensor& sum, const ConstTensor& x) {
     add_all(sum.as<float>(), x.as<float>());
 }
 
-// Sum of the residuals of all replicas that saved them, divided by the number of this run's. Reads
-// a bounded part at a time, because no plan has memory for a second residual.
+// Sum of the residuals of all ranks that saved them, divided by the number of this run's. Reads a
+// bounded part at a time, because no plan has memory for a second residual. kind: without the
+// number of a rank.
 void load_divided_residual(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
-                           const CompressionState& state, const ShardMap& map, int replicas) {
+                           const CompressionState& state, const ShardMap& map,
+                           const std::string& kind, int ranks) {
   constexpr int64_t kElements = 1 << 20;
   const Tensor residual = state.residual();
-  const Buffer one("residual of one replica", kElements * dtype_size(residual.dtype()));
+  const Buffer one("residual of one rank", kElements * dtype_size(residual.dtype()));
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
     const std::vector<int64_t> shape = dims_of(spec.shape);
     const TensorBox box = spec.box.extent.empty() ? whole_box(shape) : spec.box;
     const auto add_all = [&](const Tensor& sum, int64_t begin) {
       const Tensor part = one.tensor(sum.dtype(), sum.shape());
-      for (int replica = 0; replica < replicas; ++replica) {
-        reader.read(reader.require(residual_kind(replica), spec.name, sum.dtype(), shape), box,
-                    begin, part);
+      for (int rank = 0; rank < ranks; ++rank) {
+        reader.read(reader.require(concat(kind, rank), spec.name, sum.dtype(), shape), box, begin,
+                    part);
         add_on_host(sum, part);
       }
     };
@@ -120,72 +119,83 @@ void check_finite(Ctx& ctx, const CheckpointReader& reader, const Tensor& residu
   fill_zero(ctx, sum.tensor(DType::kF64, {1}));
   sum_of_squares(ctx, sum.tensor(DType::kF64, {1}), residual);
   if (!std::isfinite(to_host<double>(ctx, sum.tensor(DType::kF64, {1})).front()))
-    fail_input("checkpoint ", reader.directory(), ": residuals of compressed gradients are not ",
-               "finite, so that every step would be skipped");
+    fail_input("checkpoint ", reader.directory(), ": residuals of compressed gradients or ",
+               "updates are not finite, so that every step would be skipped");
 }
 
 void load_residuals(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
-                    const CompressionState& state) {
+                    const CompressionState& state, const std::string& kind) {
   const ShardMap map = state.residual_map(), sum_map = state.sum_residual_map();
   const std::string name = first_name(store, map);
   if (!state.residual().present() || name.empty()) return;
-  const int replicas = saved_replicas(reader, name, kResidual);
-  if (replicas == 0) return;
-  if (replicas == state.rank().size)
-    read_stored(ctx, reader, store, {residual_kind(state.rank().index), state.residual(), map});
+  const int ranks = saved_ranks(reader, name, kind);
+  if (ranks == 0) return;
+  if (ranks == state.rank().size)
+    read_stored(ctx, reader, store, {concat(kind, state.rank().index), state.residual(), map});
   else
-    load_divided_residual(ctx, reader, store, state, map, replicas);
-  read_stored(ctx, reader, store, {kResidualSum, state.sum_residual(), sum_map});
+    load_divided_residual(ctx, reader, store, state, map, kind, ranks);
+  read_stored(ctx, reader, store, {kind + kOfSum, state.sum_residual(), sum_map});
   check_finite(ctx, reader, state.residual());
   check_finite(ctx, reader, state.sum_residual());
 }
 
 void load_compressors(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
-                      const CompressionState& state) {
-  const auto read = [&](const std::string& kind, const std::string& name, const Tensor& to) {
+                      const CompressionState& state, const std::string& kind) {
+  const auto read = [&](const std::string& from, const std::string& name, const Tensor& to) {
     const std::vector<int64_t> shape = dims_of(to.shape());
-    const CheckpointTensor& stored = reader.require(kind, name, to.dtype(), shape);
+    const CheckpointTensor& stored = reader.require(from, name, to.dtype(), shape);
     fill_from_host(ctx, to.reshape({to.numel()}), [&](const Tensor& part, int64_t first) {
       reader.read(stored, whole_box(shape), first, part);
     });
   };
-  int replicas = -1;  // of the first parameter, as of all
-  const auto load = [&](const ParameterSpec& spec, const Tensor& to, bool of_sum) {
-    if (of_sum) {
-      if (reader.find(kCompressorSum, spec.name) != nullptr) read(kCompressorSum, spec.name, to);
-      return;
-    }
-    if (replicas < 0) replicas = saved_replicas(reader, spec.name, kCompressor);
-    if (replicas > 0) read(compressor_kind(state.rank().index % replicas), spec.name, to);
-  };
-  for_each_compressor_state(store, state, load);
+  int ranks = -1;  // of the first parameter, as of all
+  for_each_compressor_state(store, state,
+                            [&](const ParameterSpec& spec, const Tensor& to, bool of_sum) {
+                              if (of_sum) {
+                                if (reader.find(kind + kOfSum, spec.name) != nullptr)
+                                  read(kind + kOfSum, spec.name, to);
+                                return;
+                              }
+                              if (ranks < 0) ranks = saved_ranks(reader, spec.name, kind);
+                              if (ranks > 0)
+                                read(concat(kind, state.rank().index % ranks), spec.name, to);
+                            });
 }
 
 }  // namespace
 
+void add_exchange_parts(const ParameterStore& store, const CompressionState& state,
+                        const std::string& prefix, std::vector<CheckpointPart>& parts) {
+  const int rank = state.rank().index;
+  if (state.residual().present()) {
+    const ShardMap residual_map = state.residual_map(), sum_map = state.sum_residual_map();
+    const std::string kind = prefix + kResidual;
+    add_parts(store, {concat(kind, rank), state.residual(), residual_map}, residual_map, parts);
+    add_parts(store, {kind + kOfSum, state.sum_residual(), sum_map}, sum_map, parts);
+  }
+  for_each_compressor_state(
+      store, state, [&](const ParameterSpec& spec, const Tensor& tensor, bool of_sum) {
+        if (spec.copy != 0) return;
+        const std::string kind =
+            concat(prefix, kCompressor, of_sum ? kOfSum : std::to_string(rank));
+        parts.push_back({kind, spec.name, dims_of(tensor.shape()), {}, 0, tensor});
+      });
+}
+
+void load_exchange(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
+                   const CompressionState& state, const std::string& prefix) {
+  load_residuals(ctx, reader, store, state, prefix + kResidual);
+  load_compressors(ctx, reader, store, state, prefix + kCompressor);
+}
+
 void add_compression_parts(const TrainState& state, std::vector<CheckpointPart>& parts) {
-  for_each_state(state, [&](const CompressionState& s) {
-    const int replica = s.rank().index;
-    if (s.residual().present()) {
-      const ShardMap residual_map = s.residual_map(), sum_map = s.sum_residual_map();
-      add_parts(state.store, {residual_kind(replica), s.residual(), residual_map}, residual_map,
-                parts);
-      add_parts(state.store, {kResidualSum, s.sum_residual(), sum_map}, sum_map, parts);
-    }
-    for_each_compressor_state(
-        state.store, s, [&](const ParameterSpec& spec, const Tensor& tensor, bool of_sum) {
-          if (spec.copy != 0) return;
-          const std::string kind = of_sum ? kCompressorSum : compressor_kind(replica);
-          parts.push_back({kind, spec.name, dims_of(tensor.shape()), {}, 0, tensor});
-        });
-  });
+  for_each_state(state,
+                 [&](const CompressionState& s) { add_exchange_parts(state.store, s, "", parts); });
 }
 
 void load_compression(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
-  for_each_state(state, [&](const CompressionState& s) {
-    load_residuals(ctx, reader, state.store, s);
-    load_compressors(ctx, reader, state.store, s);
-  });
+  for_each_state(
+      state, [&](const CompressionState& s) { load_exchange(ctx, reader, state.store, s, ""); });
   if (state.compression != nullptr) return;
   const auto is_residual = [](const CheckpointTensor& t) { return t.kind.starts_with(kResidual); };
   if (std::ranges::any_of(reader.manifest().tensors, is_residual))

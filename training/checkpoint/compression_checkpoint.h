@@ -1,24 +1,32 @@
-// Residuals and compressor states of compressed gradients in a checkpoint.
+// Residuals and compressor states of compressed exchanges in a checkpoint: of gradients, and of the
+// updates of sites.
 //
-// Kinds, for replica i of those that hold the parameters (SumLevels::outer):
-//   residual.i          what the replica has not sent, in the parameters' shapes
+// Kinds, for rank i of those that exchange (of gradients: of the replicas that hold the parameters,
+// SumLevels::outer), after a prefix:
+//   residual.i          what the rank has not sent, in the parameters' shapes
 //   residual.sum        what its owners have not sent of the sums, in the parameters' shapes
 //   compressor.i, compressor.sum  states of the compressor that belong to these
-// Loading into another number of replicas keeps the sum of the residuals: each replica gets an
-// equal part of it. A run that compresses nothing drops them, with a warning.
+// Loading into another number of ranks keeps the sum of the residuals: each rank gets an equal part
+// of it. A run that compresses nothing drops them, with a warning.
 #pragma once
+
+#include <string>
 
 #include "engine/io/sharded_checkpoint.h"
 #include "training/step/train_step.h"
 
 namespace trireme {
 
-// Appends the parts that this rank writes.
-void add_compression_parts(const TrainState& state, std::vector<CheckpointPart>& parts);
+// Appends the parts of one exchange that this rank writes, and loads them. A checkpoint without
+// them, of a run whose sums were exact so far, leaves the state as it is after allocation.
+// InputError as for read_stored(), and if a residual is not finite.
+void add_exchange_parts(const ParameterStore& store, const CompressionState& state,
+                        const std::string& prefix, std::vector<CheckpointPart>& parts);
+void load_exchange(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
+                   const CompressionState& state, const std::string& prefix);
 
-// Loads the allocated state of compression. A checkpoint without it, of a run whose sums were exact
-// so far, leaves it as it is after allocation. InputError as for read_stored(), and if a residual
-// is not finite.
+// The same for the gradients of all regions, without prefix.
+void add_compression_parts(const TrainState& state, std::vector<CheckpointPart>& parts);
 void load_compression(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
 }  // namespace trireme
