@@ -11,9 +11,9 @@ namespace trireme {
 // A dimension of size 1 has a group of one rank, so that callers need no special case. The name of
 // a communicator gives the dimension and the group's number, from 0: "tp group 1 of 4".
 struct Groups {
-  // Collective over the world. kv_copies: tensor-parallel ranks that hold the same key/value head
-  // (1 unless there are fewer key/value heads than tensor-parallel ranks).
-  Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1);
+  // Collective over the world, or over one site of it. kv_copies: tensor-parallel ranks that hold
+  // the same key/value head (1 unless there are fewer key/value heads than tensor-parallel ranks).
+  Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1, GroupCoord site = {});
 
   // Ranks that hold the same parameters of a region; its gradients are summed over them.
   Communicator& of(Region region) const { return is_dense(region) ? *data : *edp; }

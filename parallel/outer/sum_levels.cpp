@@ -18,7 +18,7 @@ bool holds_same(const Layout& a, const Layout& b, Region region) {
 SumLevels sum_levels(const ParallelSizes& sizes, const Layout& layout, Region region,
                      CompressionScope scope) {
   const bool by_node = scope == CompressionScope::kNodes && !layout.nodes.empty();
-  std::map<int, int> ranks;  // by site: those that hold the same parameters
+  std::map<int, int> ranks;                  // by site: those that hold the same parameters
   std::vector<std::pair<int, int>> members;  // their indices in the region's group, and sites
   int own_site = 0;
   for (int rank = 0; rank < world_size(sizes); ++rank) {
@@ -35,8 +35,9 @@ SumLevels sum_levels(const ParallelSizes& sizes, const Layout& layout, Region re
   levels.inner.size = ranks.at(own_site);
   if (std::ranges::any_of(ranks, [&](const auto& r) { return r.second != levels.inner.size; })) {
     if (is_dense(region))
-      fail_input("compression.gradients.scope inter_node: nodes have different numbers of ranks "
-                 "with the same parameters; give each as many, or set scope to all");
+      fail_input(
+          "compression.gradients.scope inter_node: nodes have different numbers of ranks "
+          "with the same parameters; give each as many, or set scope to all");
     return {{}, layout.of(region)};
   }
   levels.outer.size = static_cast<int>(ranks.size());

@@ -30,7 +30,8 @@ TEST(SumLevels, DenseParametersAreSummedOverContextThenReplicas) {
   for (const ParallelSizes& sizes : layouts())
     for (int rank = 0; rank < world_size(sizes); ++rank) {
       const Layout layout = layout_of(sizes, rank);
-      const SumLevels levels = sum_levels(sizes, layout, Region::kDense, CompressionScope::kReplicas);
+      const SumLevels levels =
+          sum_levels(sizes, layout, Region::kDense, CompressionScope::kReplicas);
       EXPECT_EQ(levels.inner, layout.cp);
       EXPECT_EQ(levels.outer, layout.dp);
     }
@@ -43,7 +44,8 @@ TEST(SumLevels, NumberAllRanksOfTheExperts) {
     std::map<std::pair<int, int>, std::set<int>> replicas;                 // by (ep, outer)
     for (int rank = 0; rank < world_size(sizes); ++rank) {
       const Layout layout = layout_of(sizes, rank);
-      const SumLevels levels = sum_levels(sizes, layout, Region::kExpert, CompressionScope::kReplicas);
+      const SumLevels levels =
+          sum_levels(sizes, layout, Region::kExpert, CompressionScope::kReplicas);
       EXPECT_EQ(levels.inner.size * levels.outer.size, layout.edp.size);
       numbers[{layout.ep.index, layout.etp.index}].insert({levels.inner.index, levels.outer.index});
       replicas[{layout.ep.index, levels.outer.index}].insert(layout.dp.index);
@@ -61,7 +63,8 @@ TEST(SumLevels, UnequalReplicasAreLevelsRankByRank) {
   sizes.dp = sizes.ep = 2;
   for (int rank = 0; rank < 6; ++rank) {
     const Layout layout = layout_of(sizes, rank);
-    const SumLevels levels = sum_levels(sizes, layout, Region::kExpert, CompressionScope::kReplicas);
+    const SumLevels levels =
+        sum_levels(sizes, layout, Region::kExpert, CompressionScope::kReplicas);
     EXPECT_EQ(levels.inner, GroupCoord{});
     EXPECT_EQ(levels.outer, layout.edp);
   }
@@ -88,7 +91,8 @@ TEST(SumLevels, GroupsSumOverTheirLevel) {
   sizes.dp = 3;
   run_threads(6, [&](Communicator& world) {
     const Groups all(world, sizes);
-    const SumLevels levels = sum_levels(sizes, all.layout, Region::kDense, CompressionScope::kReplicas);
+    const SumLevels levels =
+        sum_levels(sizes, all.layout, Region::kDense, CompressionScope::kReplicas);
     const SumGroups groups(all.of(Region::kDense), Region::kDense, levels);
     const int64_t inner =
         groups.inner->all_reduce_scalar(int64_t{1} << world.rank(), ReduceOp::kSum);

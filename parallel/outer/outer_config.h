@@ -1,0 +1,28 @@
+// Configuration of training on sites that average their weights from time to time
+// (docs/design/outer.md). Part of RunConfig (training/config/run_config.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "parallel/outer/compression_config.h"
+
+namespace trireme {
+
+struct OuterConfig {
+  int sites = 1;  // parts of the job that train apart; 1: all other members have no effect
+  std::string algorithm = "diloco";  // row of parallel/outer/outer_algorithms.h
+  int64_t period = 100;              // steps between two rounds
+  double lr = 0.7, momentum = 0.9;
+  bool nesterov = true;
+  int64_t warmup_steps = 0;  // first steps of the run: after each, the weights become their mean
+  CompressionConfig compression;  // of the updates that sites exchange
+
+  bool enabled() const { return sites > 1; }
+  // Whether a round follows step number `step`, from 1, of a run of `steps`.
+  bool is_round(int64_t step, int64_t steps) const {
+    return enabled() && (step <= warmup_steps || step % period == 0 || step == steps);
+  }
+};
+
+}  // namespace trireme

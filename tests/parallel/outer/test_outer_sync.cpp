@@ -1,0 +1,144 @@
+// Rounds of sites against their replay in numpy (tests/golden/make_outer.py).
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "parallel/comm/world.h"
+#include "parallel/outer/outer_algorithms.h"
+#include "parallel/outer/outer_sync.h"
+#include "parallel/outer/sites.h"
+#include "tests/support/compare.h"
+#include "tests/support/json_file.h"
+#include "tests/support/source_folder.h"
+
+namespace trireme::test::test_outer_sync {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kRows = 6, kColumns = 37;
+constexpr int kSites = 3, kRounds = 20;
+
+// Element i of the matrix number `step` of tests/golden/make_compression.py.
+double element(int64_t step, int64_t i) {
+  const int64_t x = (i * 7919 + step * 104729) % 2003;
+  return static_cast<double>(x * x % 2003 - 1001) / 512;
+}
+
+ParameterList one_matrix() {
+  ParameterList list;
+  list.add({.name = "model.layers.0.mlp.up_proj.weight", .shape = {kRows, kColumns}});
+  return list;
+}
+
+OuterConfig config_of(const Json& golden) {
+  OuterConfig config;
+  config.sites = kSites;
+  config.algorithm = golden["algorithm"].get<std::string>();
+  config.lr = golden["lr"].get<double>();
+  config.momentum = golden["momentum"].get<double>();
+  config.nesterov = golden["nesterov"].get<bool>();
+  config.warmup_steps = golden["warmup_steps"].get<int64_t>();
+  if (!golden.contains("top_k")) return config;
+  config.compression.enabled = true;
+  config.compression.options = {
+      .method = "top_k", .ratio = golden["top_k"].get<double>(), .block = 16};
+  config.compression.min_bytes = 0;
+  return config;
+}
+
+// Weights of site 0 after all rounds.
+std::vector<double> after_rounds(const OuterConfig& config) {
+  std::vector<double> shared;
+  run_threads(kSites, [&](Communicator& world) {
+    const Sites sites(world, kSites);
+    const Groups groups(sites.ranks(), {}, 1, sites.position());
+    Ctx ctx(1, "test");
+    ParameterStore store(one_matrix(), DType::kF64);
+    store.allocate(ctx, true);
+    OuterState state(config, store, groups.layout, false, 1);
+    state.allocate(ctx);
+    OuterSync sync(groups, sites.peers(), store, state, ctx);
+    const ArenaPlan plan = sync.plan();
+    ctx.arena.reserve(plan.capacity);
+    double* const weights = store.value(0).as<double>();
+    for (int64_t i = 0; i < kRows * kColumns; ++i) weights[i] = element(999, i);
+    sync.begin({store.flat_values(), &store.value_map(), false});
+    for (int step = 0; step < kRounds; ++step) {
+      for (int64_t i = 0; i < kRows * kColumns; ++i)
+        weights[i] += element(step * kSites + sites.position().index, i) / 8 *
+                      (1 + static_cast<double>(i) / 1021);
+      sync.stepped();
+      sync.round(step + 1, plan);
+    }
+    if (world.rank() == 0) shared = to_doubles(store.value(0));
+  });
+  return shared;
+}
+
+TEST(OuterSync, AgreesWithNumpy) {
+  size_t cases = 0;
+  for (const Json& golden : read_json_file<Json>(source_folder() + "/tests/golden/outer.json")) {
+    const std::vector<double> got = after_rounds(config_of(golden));
+    const auto want = golden["shared"].get<std::vector<double>>();
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 1e-6) << golden["algorithm"] << " " << ++cases << " " << i;
+    ++cases;
+  }
+  EXPECT_EQ(cases, 18u);
+}
+
+TEST(OuterSync, EveryAlgorithmHasDefaultsInRange) {
+  for (const OuterAlgorithm& row : outer_algorithms()) {
+    EXPECT_EQ(find_outer_algorithm(row.name), &row);
+    EXPECT_GT(row.lr, 0);
+    for (const int sites : {2, 3, 1000}) {
+      EXPECT_GE(row.momentum(sites), 0);
+      EXPECT_LT(row.momentum(sites), 1);
+    }
+  }
+  EXPECT_EQ(find_outer_algorithm("adasum"), nullptr);
+}
+
+// The shared weights are shown and hidden again, bit for bit.
+TEST(OuterSync, ShowsTheSharedWeights) {
+  run_threads(kSites, [&](Communicator& world) {
+    const Sites sites(world, kSites);
+    const Groups groups(sites.ranks(), {}, 1, sites.position());
+    Ctx ctx(1, "test");
+    ParameterStore store(one_matrix(), DType::kF32);
+    store.allocate(ctx, true);
+    OuterConfig config;
+    config.sites = kSites;
+    OuterState state(config, store, groups.layout, false, 1);
+    state.allocate(ctx);
+    OuterSync sync(groups, sites.peers(), store, state, ctx);
+    float* const weights = store.value(0).as<float>();
+    for (int64_t i = 0; i < kRows * kColumns; ++i) weights[i] = 1.0f / static_cast<float>(i + 1);
+    const std::vector<double> shared = to_doubles(store.value(0));
+    sync.begin({store.flat_values(), &store.value_map(), false});
+    weights[5] += 0.1f * static_cast<float>(world.rank() + 1);
+    sync.stepped();
+    const std::vector<double> own = to_doubles(store.value(0));
+    sync.with_shared_weights([&] { EXPECT_EQ(to_doubles(store.value(0)), shared); });
+    EXPECT_EQ(to_doubles(store.value(0)), own);
+  });
+}
+
+TEST(Sites, AreConsecutiveRanks) {
+  run_threads(6, [&](Communicator& world) {
+    const Sites sites(world, 3);
+    EXPECT_EQ(sites.position(), (GroupCoord{3, world.rank() / 2}));
+    EXPECT_EQ(sites.ranks().size(), 2);
+    EXPECT_EQ(sites.ranks().rank(), world.rank() % 2);
+    EXPECT_EQ(sites.peers().size(), 3);
+    EXPECT_EQ(sites.peers().rank(), world.rank() / 2);
+    const Sites one(world, 1);
+    EXPECT_EQ(&one.ranks(), &world);
+  });
+  EXPECT_THROW(site_position(6, 4, 0), CheckFailed);
+}
+
+}  // namespace
+}  // namespace trireme::test::test_outer_sync
