@@ -126,4 +126,6 @@ std::vector<FlatOptimizer::State> FlatOptimizer::states() const {
   return out;
 }
 
+Tensor FlatOptimizer::master() const { return has_master() ? storage_.whole(0) : Tensor(); }
+
 }  // namespace trireme

@@ -39,6 +39,8 @@ class FlatOptimizer {
     Tensor flat;  // (n) view of this rank's states, in the layout of the store's state_map()
   };
   std::vector<State> states() const;
+  bool has_master() const;
+  Tensor master() const;  // of states(); absent if there is none
 
  private:
   struct Segment {   // contiguous part of one parameter
@@ -51,7 +53,6 @@ class FlatOptimizer {
   void update_part(Ctx& ctx, const ConstTensor& scalars, const Segment& part,
                    std::span<const Tensor> states);
   void check_matrices(const OffloadConfig& offload) const;
-  bool has_master() const;
   std::vector<StateStorage::Kind> kinds() const;
   OptimizerConfig config_;
   ParameterStore& store_;

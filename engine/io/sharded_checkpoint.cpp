@@ -128,6 +128,7 @@ CheckpointReader& CheckpointReader::operator=(CheckpointReader&& other) noexcept
   std::swap(manifest_, other.manifest_);
   std::swap(descriptors_, other.descriptors_);
   std::swap(by_name_, other.by_name_);
+  std::swap(variant_, other.variant_);
   return *this;
 }
 
@@ -136,7 +137,9 @@ nlohmann::ordered_json CheckpointReader::state() const {
 }
 
 const CheckpointTensor* CheckpointReader::find(std::string_view kind, std::string_view name) const {
-  const auto it = by_name_.find({std::string(kind), std::string(name)});
+  auto it = by_name_.end();
+  if (!variant_.empty()) it = by_name_.find({std::string(kind) + variant_, std::string(name)});
+  if (it == by_name_.end()) it = by_name_.find({std::string(kind), std::string(name)});
   return it == by_name_.end() ? nullptr : &manifest_.tensors[it->second];
 }
 

@@ -103,8 +103,10 @@ class CheckpointReader {
   const CheckpointManifest& manifest() const { return manifest_; }
   int64_t step() const { return manifest_.step; }
   nlohmann::ordered_json state() const;
-  // nullptr when absent.
+  // nullptr when absent. With a variant, the tensor of the kind `kind` + variant comes first.
   const CheckpointTensor* find(std::string_view kind, std::string_view name) const;
+  // Chooses among tensors that several writers have saved under kinds of their own.
+  void set_variant(std::string variant) { variant_ = std::move(variant); }
   // As find(), but throws InputError if (kind, name) is absent or has another shape or dtype.
   const CheckpointTensor& require(std::string_view kind, std::string_view name, DType dtype,
                                   const std::vector<int64_t>& shape) const;
@@ -124,6 +126,7 @@ class CheckpointReader {
   CheckpointManifest manifest_;
   std::vector<int> descriptors_;  // one per shard
   std::map<std::pair<std::string, std::string>, size_t> by_name_;
+  std::string variant_;
 };
 
 // Reason to skip a complete checkpoint; empty: none.

@@ -121,6 +121,15 @@ class Compression(tiny_run.RunTest):
                             says=[": use another method", "or set min_bytes above"])
         self.run_on_four(f"{METHOD}=top_k", "compression.gradients.block=4", "output_dir=narrow")
 
+    def test_nodes_of_different_sizes(self):
+        """Of three ranks two are on the first node."""
+        self.configure(train_steps=5, train_batch_size=6, compression=gradients("quantize", scope="inter_node"))
+        nodes = ("--ranks", 3, "--set", "comm.ranks_per_node=2")
+        self.assert_refused("pretrain", "--config", "run.json", *nodes,
+                            says="nodes have different numbers of ranks with the same parameters; give each as many, or set scope to all")
+        self.pretrain(*nodes, "--set", "compression.gradients.scope=all", "--set", "output_dir=all", timeout=300)
+        self.pretrain("--ranks", 4, "--set", "train_batch_size=8", "--set", "comm.ranks_per_node=2", timeout=300)
+
     def test_whole_matrices(self):
         self.configure(compression=gradients("powersgd"))
         self.assert_refused("pretrain", "--config", "run.json", "--ranks", 4, "--set", "parallel.tensor_model_parallel_size=2",

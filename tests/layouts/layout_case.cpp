@@ -485,8 +485,10 @@ RunConfig config_of(const LayoutCase& c) {
   if (!c.experts.empty()) set_experts(c, model);
   if (c.dropout) model.residual_dropout = model.embedding_dropout = model.attention_dropout = 0.1;
   config.compression = c.compression;
-  if (c.compression.enabled) model.intermediate_size = 64;
-  if (c.compression.enabled && model.moe.experts > 0) model.moe.intermediate_size = 32;
+  config.outer = c.outer;
+  const bool blocks = c.compression.enabled || c.outer.compression.enabled;
+  if (blocks) model.intermediate_size = 64;
+  if (blocks && model.moe.experts > 0) model.moe.intermediate_size = 32;
   config.parallel = c.sizes;
   config.pipeline.schedule =
       c.schedule == "custom"
@@ -505,7 +507,7 @@ RunConfig config_of(const LayoutCase& c) {
   config.dtype = c.dtype;
   config.train_batch_size = kGlobalBatch;
   config.micro_batch_size = 1;
-  config.gradient_accumulation_steps = kGlobalBatch / c.sizes.dp;
+  config.gradient_accumulation_steps = kGlobalBatch / (c.sizes.dp * c.outer.sites);
   config.sequence_length = 23;
   config.train_steps = 5;
   config.seed = seed_of(c);

@@ -36,9 +36,10 @@ struct LayoutCase {
   // With compression the inner widths of the model are multiples of 32, so that blocks of 8 columns
   // fit all layouts.
   GradientCompressionConfig compression = {};
+  OuterConfig outer = {};  // sizes are those of one site
   DType dtype = DType::kF64;
 
-  int ranks() const { return world_size(sizes); }
+  int ranks() const { return outer.sites * world_size(sizes); }
   std::string model() const;  // "gpt2", "llama", a variant or a kind of experts
   std::string name() const;   // "pp2 dp1 cp1 tp4 sp, 1f1b, selective, packed, gpt2"
 };

@@ -5,6 +5,7 @@
 
 #include "engine/ops/loss/cross_entropy.h"
 #include "engine/ops/rows/transfer.h"
+#include "parallel/outer/sites.h"
 #include "tests/layouts/routing_margin.h"
 #include "tests/support/compare.h"
 
@@ -95,17 +96,19 @@ class Gathered {
     result_.norms.push_back(outcome.grad_norm);
   }
 
-  void add_end(Ctx& ctx, const TrainState& state, const Groups& groups) {
-    const HostCopy values(ctx, state.store.flat_values());
-    {
+  void add_end(const LayoutRank& rank) {
+    const TrainState& state = rank.state;
+    const Groups& groups = rank.groups;
+    const HostCopy values(rank.ctx, state.store.flat_values());
+    if (groups.layout.site.index == 0) {
       const std::lock_guard lock(mutex_);
       place_owned(state.store, values.view, state.store.value_map(), result_.parameters);
     }
-    groups.world.barrier();  // all owners have copied theirs
+    rank.world.barrier();  // all owners have copied theirs
     const std::lock_guard lock(mutex_);
     const std::string replica =
         replica_difference(state.store, values.view, state.store.value_map(), result_.parameters);
-    if (!replica.empty()) result_.replica = concat(replica, " on rank ", groups.world.rank());
+    if (!replica.empty()) result_.replica = concat(replica, " on rank ", rank.world.rank());
     const auto count = [&](const char* name, const Communicator& group) {
       if (group.size() == 1) return;
       const Traffic::Counter total = group.traffic().total();
@@ -126,8 +129,8 @@ class Gathered {
     const Traffic mine = groups.data->traffic();
     for (size_t k = 0; k < kCommKinds; ++k)
       result_.data_traffic.counters[k].sent_bytes += mine.counters[k].sent_bytes;
-    result_.stored.resize(static_cast<size_t>(groups.world.size()));
-    LayoutResult::Stored& stored = result_.stored[static_cast<size_t>(groups.world.rank())];
+    result_.stored.resize(static_cast<size_t>(rank.world.size()));
+    LayoutResult::Stored& stored = result_.stored[static_cast<size_t>(rank.world.rank())];
     stored.values = state.store.flat_values().bytes();
     stored.gradients = state.store.flat_gradients().bytes();
     for (const FlatOptimizer::State& s : state.optimizer.states()) stored.states += s.flat.bytes();
@@ -218,28 +221,36 @@ std::string replica_difference(const ParameterStore& store, const ConstTensor& a
 }
 
 std::vector<MicroBatch> LayoutRank::batches(int64_t step_number, bool packed) const {
-  const GroupCoord& dp = groups.layout.dp;
+  const GroupCoord &dp = groups.layout.dp, &site = groups.layout.site;
+  const int64_t first =
+      step_number * config.train_batch_size + config.train_batch_size / site.size * site.index;
   std::vector<MicroBatch> batches;
   for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
-    batches.push_back(
-        sample(config, packed, step_number * config.train_batch_size + i * dp.size + dp.index));
+    batches.push_back(sample(config, packed, first + i * dp.size + dp.index));
   return batches;
 }
 
 StepResult LayoutRank::train(int64_t step_number, bool packed) {
-  return step.run(step_number, batches(step_number, packed), plan);
+  StepResult result = step.run(step_number, batches(step_number, packed), plan);
+  if (outer == nullptr) return result;
+  outer->stepped();
+  if (config.outer.is_round(step_number + 1, config.train_steps))
+    outer->round(step_number + 1, outer_plan);
+  return result;
 }
 
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
               const std::function<void(LayoutRank&)>& body) {
   options.start(
-      world_size(config.parallel),
+      config.outer.sites * world_size(config.parallel),
       [&](Communicator& world) {
         std::unique_ptr<cuda::Context> gpu;
         DeviceAttachment attachment;
         if (options.gpu) gpu = cuda::open(world.rank() % cuda::device_status().devices);
         if (options.gpu) attachment = world.attach(*gpu, options.backend);
-        Groups groups(world, config.parallel, kv_head_copies(config.model, config.parallel.tp));
+        const Sites sites(world, config.outer.sites);
+        Groups groups(sites.ranks(), config.parallel,
+                      kv_head_copies(config.model, config.parallel.tp), sites.position());
         if (options.change) options.change(groups);
         Ctx ctx(1, "test", gpu.get());
         ctx.seed = config.seed;
@@ -248,7 +259,16 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
         TrainStep step(config, state, groups, ctx);
         if (options.after_step) options.after_step(state, groups);
         const ArenaPlan plan = start_fresh(state, step, ctx);
-        LayoutRank rank{config, groups, ctx, state, step, plan};
+        std::unique_ptr<OuterSync> outer;
+        ArenaPlan outer_plan;
+        if (state.outer != nullptr) {
+          outer =
+              std::make_unique<OuterSync>(groups, sites.peers(), state.store, *state.outer, ctx);
+          outer_plan = outer->plan();
+          ctx.arena.reserve(outer_plan.capacity);
+          outer->begin(state.weights());
+        }
+        LayoutRank rank{config, world, groups, ctx, state, step, plan, outer.get(), outer_plan};
         body(rank);
       },
       options.comm);
@@ -267,10 +287,11 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
     if (config_has_experts(rank.state) && readable) margin.watch(rank.ctx);
     for (int64_t s = 0; s < config.train_steps; ++s) {
       const StepResult outcome = rank.train(s, packed);
-      gathered.add_step(rank.ctx, rank.state, rank.groups, static_cast<size_t>(s), outcome);
-      rank.groups.world.barrier();  // no rank may overwrite gradients not collected yet
+      if (rank.groups.layout.site.index == 0)
+        gathered.add_step(rank.ctx, rank.state, rank.groups, static_cast<size_t>(s), outcome);
+      rank.world.barrier();  // no rank may overwrite gradients not collected yet
     }
-    gathered.add_end(rank.ctx, rank.state, rank.groups);
+    gathered.add_end(rank);
   });
   result.routing_margin = margin.least();
   return result;

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "parallel/comm/world.h"
+#include "parallel/outer/outer_sync.h"
 #include "tests/layouts/layout_case.h"
 #include "training/step/train_step.h"
 
 namespace trireme::test {
 
 struct LayoutResult {
-  std::vector<double> losses, norms;  // of each step
+  std::vector<double> losses, norms;  // of each step; with several sites those of the first
   // Whole gradient of every logical tensor, for each step.
   std::vector<std::map<std::string, std::vector<double>>> gradients;
   std::map<std::string, std::vector<double>> parameters;  // after the last step
@@ -33,17 +34,20 @@ struct LayoutResult {
   double routing_margin = std::numeric_limits<double>::infinity();
 };
 
-// One rank of a run, ready for its first step.
+// One rank of a run, ready for its first step, after OuterSync::begin().
 struct LayoutRank {
   const RunConfig& config;
-  Groups& groups;
+  Communicator& world;  // all sites
+  Groups& groups;       // of this rank's site
   Ctx& ctx;
   TrainState& state;
   TrainStep& step;
   const ArenaPlan& plan;
+  OuterSync* outer;  // nullptr: one site
+  const ArenaPlan& outer_plan;
 
   std::vector<MicroBatch> batches(int64_t step_number, bool packed) const;
-  StepResult train(int64_t step_number, bool packed);
+  StepResult train(int64_t step_number, bool packed);  // and the round that follows it, if any
 };
 struct LayoutRunOptions {
   CommOptions comm;

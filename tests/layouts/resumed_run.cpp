@@ -22,7 +22,7 @@ class Whole {
       for (const RouterState::Named& t : routers(state))
         part_.tensors["router"][t.name] = to_doubles(t.tensor);
     for_each_array(state, [&](const std::string& kind, const Tensor& array, const ShardMap& map) {
-      place_owned(state.store, array, map, part_.tensors[kind]);
+      place_owned(state.store, array, map, part_.tensors[kind_at(state, kind)]);
     });
   }
   // Call after all ranks have added theirs.
@@ -30,7 +30,7 @@ class Whole {
     const std::lock_guard lock(mutex_);
     for_each_array(state, [&](const std::string& kind, const Tensor& array, const ShardMap& map) {
       const std::string different =
-          replica_difference(state.store, array, map, part_.tensors[kind]);
+          replica_difference(state.store, array, map, part_.tensors[kind_at(state, kind)]);
       if (!different.empty()) part_.replica = concat(kind, " ", different);
     });
     for (const RouterState::Named& t : routers(state))
@@ -45,6 +45,9 @@ class Whole {
     for (const FlatOptimizer::State& s : state.optimizer.states())
       f(s.kind, s.flat, state.store.state_map());
   }
+  static std::string kind_at(const TrainState& state, const std::string& kind) {
+    return state.site.index == 0 ? kind : concat(kind, " of site ", state.site.index);
+  }
   static std::vector<RouterState::Named> routers(const TrainState& state) {
     if (state.model.routers() == nullptr) return {};
     return state.model.routers()->saved();
@@ -57,6 +60,7 @@ void load_checkpoint(LayoutRank& rank, const std::string& path, int64_t step) {
   const TrainPosition at = load_train_checkpoint(
       rank.ctx, CheckpointReader(find_checkpoint(path).directory), rank.state);
   EXPECT_EQ(at.step, step);
+  if (rank.outer != nullptr) rank.outer->begin(rank.state.weights());
 }
 
 }  // namespace
@@ -75,13 +79,18 @@ RunPart run_part(const LayoutCase& c, int64_t from, int64_t to, const std::strin
       load_it();
     for (int64_t s = from; s < to; ++s) {
       const StepResult result = rank.train(s, c.packed);
-      if (rank.groups.world.rank() == 0) out.losses.push_back(result.loss);
+      if (rank.world.rank() == 0) out.losses.push_back(result.loss);
     }
-    if (!save.empty())
+    const auto save_it = [&] {
       save_train_checkpoint(rank.ctx, config, rank.state, {to, to * config.train_batch_size},
-                            rank.groups);
-    whole.add(rank.state, rank.groups.world.rank() == 0);
-    rank.groups.world.barrier();
+                            rank.groups, {.all_sites = &rank.world});
+    };
+    if (!save.empty() && rank.outer != nullptr)
+      rank.outer->with_shared_weights(save_it);
+    else if (!save.empty())
+      save_it();
+    whole.add(rank.state, rank.world.rank() == 0);
+    rank.world.barrier();
     whole.compare(rank.state);
   });
   return out;

@@ -6,6 +6,7 @@
 #include "engine/observe/log.h"
 #include "engine/ops/rows/transfer.h"
 #include "training/checkpoint/compression_checkpoint.h"
+#include "training/checkpoint/outer_checkpoint.h"
 #include "transformer/checkpoint/checkpoint_parameters.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/checkpoint/finite_weights.h"
@@ -100,20 +101,27 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
       parts.push_back({kKindRouter, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
   add_float8_parts(state.model, groups.layout, parts);
   add_compression_parts(state, parts);
-  const StepState step_state = state.read_step_state(ctx);
+  name_site_parts(state, parts);
+  add_outer_parts(state, parts);
+  Communicator& all = sources.all_sites != nullptr ? *sources.all_sites : groups.world;
+  const Json step_state = step_state_to_json(state.read_step_state(ctx));
   Json json = {{"step", position.step},
                {"consumed_samples", position.consumed_samples},
                {kConsecutiveSkips, position.consecutive_skips},
-               {"step_state", step_state_to_json(step_state)},
+               {"step_state", step_state},
                {"config", run_config_to_json(config)}};
+  if (state.site.size > 1) {
+    const std::vector<std::string> states = all.all_gather_strings(step_state.dump());
+    for (size_t rank = 0; rank < states.size(); rank += static_cast<size_t>(groups.world.size()))
+      json[kSiteStepStates].push_back(Json::parse(states[rank]));
+  }
   if (sources.lineage != nullptr) json["origin"] = lineage_to_json(*sources.lineage);
   if (sources.data != nullptr) json["data"] = data_identity_to_json(*sources.data);
   const CheckpointRanks ranks{
-      .rank = groups.world.rank(),
-      .size = groups.world.size(),
-      .gather = [&](const std::string& mine) { return groups.world.all_gather_strings(mine); },
-      .broadcast =
-          [&](const std::string& value) { return groups.world.broadcast_string(value, 0); }};
+      .rank = all.rank(),
+      .size = all.size(),
+      .gather = [&](const std::string& mine) { return all.all_gather_strings(mine); },
+      .broadcast = [&](const std::string& value) { return all.broadcast_string(value, 0); }};
   return save_checkpoint(
       {.root = config.checkpoint.save,
        .step = position.step,
@@ -124,15 +132,19 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
       parts, json, ranks);
 }
 
-TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
+TrainPosition load_train_checkpoint(Ctx& ctx, CheckpointReader reader, TrainState& state) {
+  const int sites = choose_site(state, reader);
   for (const StoredArray& stored : stored_arrays(state))
     read_stored(ctx, reader, state.store, stored);
   load_routers(ctx, reader, state.model);
   load_float8(ctx, reader, state.model);
   load_compression(ctx, reader, state);
+  load_outer(ctx, reader, state);
   TrainPosition position;
   with_state(reader, [&](const Json& json) {
-    const StepState step_state = step_state_from_json(json.at("step_state"));
+    const auto site = static_cast<size_t>(state.site.index % sites);
+    const StepState step_state = step_state_from_json(
+        json.contains(kSiteStepStates) ? json[kSiteStepStates].at(site) : json.at("step_state"));
     state.write_step_state(ctx, step_state);
     position = {json.at("step").get<int64_t>(), json.at("consumed_samples").get<int64_t>(),
                 json.value(kConsecutiveSkips, int64_t{0})};

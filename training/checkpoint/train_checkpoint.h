@@ -21,16 +21,19 @@ struct TrainPosition {
   int64_t consecutive_skips = 0;
 };
 
-// Lineage and data of a run, stored in its checkpoints.
+// Lineage and data of a run, stored in its checkpoints, and the ranks that save together.
 struct CheckpointSources {
   const CheckpointLineage* lineage = nullptr;
   const std::vector<TokenFileIdentity>* data = nullptr;
+  // Ranks of all sites, if there are several. Their weights must be the shared ones
+  // (OuterSync::with_shared_weights()), which are saved once.
+  Communicator* all_sites = nullptr;
 };
 
 // Saves a checkpoint. Collective: every rank writes the tensors that it owns. With adapters, frozen
 // weights are not saved, since checkpoint.load has them. If one rank fails (full disk), all ranks
-// throw InputError, no partial checkpoint remains, and older checkpoints are kept. sources: used on
-// rank 0.
+// throw InputError, no partial checkpoint remains, and older checkpoints are kept. Lineage and data
+// are used on rank 0.
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups,
                                       const CheckpointSources& sources = {});
@@ -41,8 +44,9 @@ std::vector<TokenFileIdentity> saved_data_identity(const CheckpointReader& reade
 
 // Loads all tensors and the step state into an allocated `state`; returns the position. InputError
 // if a tensor is missing or does not have the shape that the model expects. fp8 scaling state may
-// be missing: the next step then computes its scales as the first step of a run.
-TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
+// be missing: the next step then computes its scales as the first step of a run. With several sites
+// OuterSync::begin() must follow. Site i continues site i mod n of n saved ones.
+TrainPosition load_train_checkpoint(Ctx& ctx, CheckpointReader reader, TrainState& state);
 
 // Loads parameters and router biases from `path`, a model found by find_model(); everything else
 // starts as in a new run. adapter: PEFT directory of the initial adapters; empty: adapters that

@@ -10,8 +10,9 @@ struct Given {
   int64_t total = 0, micro = 0, passes = 0;  // 0: follows from the others
 };
 
-std::string ranks_text(int data_ranks) {
-  return concat(data_ranks, data_ranks == 1 ? " data-parallel rank" : " data-parallel ranks");
+std::string ranks_text(int data_ranks, int sites) {
+  return concat(data_ranks, data_ranks == 1 ? " data-parallel rank" : " data-parallel ranks",
+                sites > 1 ? concat(" x ", sites, " sites") : "");
 }
 
 // Returns total / factor; reports an error if that is not an integer. words: the factor's terms.
@@ -25,8 +26,8 @@ int64_t quotient(const ConfigValues& values, int64_t total, int64_t factor,
 
 }  // namespace
 
-void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
-                ConfigReport& report) {
+void read_batch(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  const int data_ranks = config.parallel.dp * config.outer.sites;
   const char* const kTotal = "train_batch_size";
   const char* const kMicro = "train_micro_batch_size_per_gpu";
   const char* const kPasses = "gradient_accumulation_steps";
@@ -34,7 +35,7 @@ void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
     if (!values.valid(key)) return;
   const auto size = [&](const char* key) { return values.is_auto(key) ? 0 : values.integer(key); };
   Given given{size(kTotal), size(kMicro), size(kPasses)};
-  const std::string ranks = ranks_text(data_ranks);
+  const std::string ranks = ranks_text(config.parallel.dp, config.outer.sites);
   if (given.total == 0 && given.micro == 0)
     return report.error(kTotal, concat("is required, or ", kMicro));
   // If only one size is set, a step is one forward pass.

@@ -1,5 +1,6 @@
 // Batch rule: train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x
-// data-parallel ranks. Sizes that the configuration does not set follow from those that it sets.
+// data-parallel ranks x sites. Sizes that the configuration does not set follow from those that it
+// sets.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -8,10 +9,9 @@
 namespace trireme {
 
 // Sets train_batch_size and micro_batch_size, in sequences, and gradient_accumulation_steps of
-// `config`. data_ranks: number of data-parallel ranks. The configuration may set any two of the
+// `config`, whose layout and sites have been read. The configuration may set any two of the
 // sizes, or only train_batch_size or train_micro_batch_size_per_gpu (then
 // gradient_accumulation_steps is 1). If it sets all three, they must satisfy the rule.
-void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
-                ConfigReport& report);
+void read_batch(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 
 }  // namespace trireme

@@ -156,7 +156,8 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   } else if (world_size % model != 0) {
     report.error(values.spelled(key::kTensor),
                  concat("tp ", sizes.tp, " x pp ", sizes.pp, " x cp ", sizes.cp, " = ", model,
-                        " does not divide the ", world_size, " ranks of the run"));
+                        " does not divide the ", world_size, " ranks of ",
+                        config.outer.enabled() ? "a site" : "the run"));
     return;
   } else {
     sizes.dp = static_cast<int>(world_size / model);

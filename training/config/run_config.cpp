@@ -20,6 +20,7 @@
 #include "training/config/data_path.h"
 #include "training/config/deepspeed/file.h"
 #include "training/config/optimizer_config.h"
+#include "training/config/outer.h"
 #include "training/config/read_finetune.h"
 #include "training/config/read_optimization.h"
 #include "training/config/read_parallel.h"
@@ -196,9 +197,10 @@ RunConfig read_checked(Json json, int world_size, ConfigReport& report,
   config.seed = static_cast<uint64_t>(values.integer("seed"));
   config.max_consecutive_skips = values.integer("max_consecutive_skips");
   config.gradient_clipping = values.number("gradient_clipping");
-  read_parallel(values, world_size, config, report);
+  const int ranks_of_site = read_sites(values, world_size, config, report);
+  read_parallel(values, ranks_of_site, config, report);
   read_zero(values, config, report);
-  read_batch(values, config.parallel.dp, config, report);
+  read_batch(values, config, report);
   check_layout(values, config, report);
   read_length(values, config, report);
   read_precision(values, config, report);
@@ -208,6 +210,7 @@ RunConfig read_checked(Json json, int world_size, ConfigReport& report,
   read_data(values, config, report);
   read_train_steps(values, config, report, sequences);
   read_optimizer(values, config, report);
+  read_outer(values, config, report);
   read_scheduler(values, config, report);
   read_machine(values, config, report);
   config.notes = report.notes();

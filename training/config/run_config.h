@@ -17,7 +17,7 @@
 #include "optim/config.h"
 #include "parallel/comm/comm_config.h"
 #include "parallel/layout.h"
-#include "parallel/outer/compression_config.h"
+#include "parallel/outer/outer_config.h"
 #include "training/config/finetune_config.h"
 #include "transformer/config/model_config.h"
 #include "transformer/config/recompute.h"
@@ -77,7 +77,7 @@ struct LoggingConfig {
 struct RunConfig {
   ModelConfig model;
   std::string output_dir;
-  int64_t train_batch_size = 0;             // sequences of one optimizer step over all ranks
+  int64_t train_batch_size = 0;             // sequences of one step over all ranks of all sites
   int64_t micro_batch_size = 0;             // sequences of one forward pass on one rank
   int64_t gradient_accumulation_steps = 0;  // micro-batches of one rank in one step
   int64_t sequence_length = 0;              // tokens
@@ -92,11 +92,12 @@ struct RunConfig {
   double gradient_clipping = 1.0;      // maximum of the global gradient norm; 0: no clipping
   int64_t max_consecutive_skips = 20;  // non-finite steps in a row before the run stops
   Recompute recompute = Recompute::kNone;
-  ParallelSizes parallel;  // resolved: dp = ranks / (tp x pp x cp)
+  ParallelSizes parallel;  // of one site; resolved: dp = ranks / (sites x tp x pp x cp)
   ContextCommType cp_comm_type = ContextCommType::kP2P;
   PipelineConfig pipeline;
   ZeroConfig zero;
   GradientCompressionConfig compression;
+  OuterConfig outer;
   DataConfig data;
   FinetuneConfig finetune;
   CheckpointConfig checkpoint;
@@ -121,7 +122,7 @@ struct RunConfig {
 // those of its own newest checkpoint, else those of checkpoint.load.
 //   overrides   "a.b=v" of --set, applied in order before the document is checked; those of "model"
 //               and "deepspeed" first
-//   world_size  ranks of the run, which determine dp and the batch sizes
+//   world_size  ranks of the run (of all sites), which determine dp and the batch sizes
 //               (training/config/batch_rule.h)
 //   sequences   counts the sequences of one epoch, for a fine-tuning run with train_steps "auto"
 //               (count_sequences() in training/data/examples/finetune_data.h); empty: "auto" is an
@@ -147,6 +148,10 @@ Json run_config_to_json(const RunConfig& config);
 // threads. Also excludes train_steps and the scheduler: a resumed run compares their effect on the
 // completed steps instead (training/run/run_directory.h).
 std::string trajectory_hash(const RunConfig& config);
+// Whether the hashes are equal, apart from the outer algorithm if one of the runs has one site, and
+// from a momentum that follows from the number of sites: a run continues with other numbers of
+// sites.
+bool same_trajectory(const RunConfig& a, const RunConfig& b);
 
 // Keys of a run; the reference page and the JSON Schema are generated from it.
 const Schema& run_schema();

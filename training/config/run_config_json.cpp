@@ -9,6 +9,7 @@
 #include "training/config/compression.h"
 #include "training/config/data_path.h"
 #include "training/config/optimizer_config.h"
+#include "training/config/outer.h"
 #include "training/config/read_finetune.h"
 #include "training/config/run_config.h"
 #include "transformer/families/config_json.h"
@@ -208,6 +209,7 @@ Json run_config_to_json(const RunConfig& config) {
       {"parallel", parallel_json(config)},
       {"zero_optimization", zero_json(config.zero)},
       {"compression", compression_to_json(config.compression)},
+      {"outer", outer_to_json(config.outer)},
       {"activation_checkpointing", {{"granularity", word(config.recompute)}}},
       {"data", data_json(config)},
   };
@@ -223,6 +225,7 @@ std::string trajectory_hash(const RunConfig& config) {
   // Earlier versions do not have these sections.
   if (!config.float8.enabled) json.erase("fp8");
   if (!config.compression.enabled) json.erase("compression");
+  if (!config.outer.enabled()) json.erase("outer");
   for (const char* key : {"data_path", "train_data_path"})
     if (json["data"].contains(key)) keep_file_names(json["data"][key]);
   if (json.contains("finetune"))
@@ -233,6 +236,15 @@ std::string trajectory_hash(const RunConfig& config) {
   std::string digits(16, '0');
   for (size_t i = 16; i-- > 0; hash >>= 4) digits[i] = "0123456789abcdef"[hash & 15u];
   return digits;
+}
+
+bool same_trajectory(const RunConfig& a, const RunConfig& b) {
+  RunConfig other = b;
+  if (!a.outer.enabled() || !b.outer.enabled())
+    other.outer = a.outer;
+  else if (has_default_momentum(a.outer) && has_default_momentum(b.outer))
+    other.outer.momentum = a.outer.momentum;
+  return trajectory_hash(a) == trajectory_hash(other);
 }
 
 Json run_config_json_schema() {

@@ -4,6 +4,7 @@
 
 #include "training/config/compression.h"
 #include "training/config/optimizer_config.h"
+#include "training/config/outer.h"
 #include "training/config/run_config.h"
 
 namespace trireme {
@@ -32,7 +33,8 @@ void add_run(Schema& s) {
       .alias({"deepspeed_config"});
   s.integer("train_batch_size", "\"auto\"",
             "sequences of one optimizer step over all ranks: train_micro_batch_size_per_gpu x "
-            "gradient_accumulation_steps x data-parallel ranks; auto: from the other two sizes. "
+            "gradient_accumulation_steps x data-parallel ranks x outer.sites; auto: from the other "
+            "two sizes. "
             "Two of the three sizes determine the third, and one alone means one forward pass per "
             "step")
       .or_auto()
@@ -397,6 +399,7 @@ Schema make_run_schema() {
   add_machine(schema);
   add_parallel_keys(schema);
   add_compression_keys(schema);
+  add_outer_keys(schema);
   add_foreign_keys(schema);
   schema.finish();
   return schema;

@@ -40,6 +40,16 @@ std::string advice_for_divergence(const RunConfig& config, const std::string& ne
                 advice_for_weights(config, newest));
 }
 
+Layout layout_in_site(const RunConfig& config, const Communicator& all) {
+  const SitePosition position = site_position(all.size(), config.outer.sites, all.rank());
+  Layout layout = layout_of(config.parallel, position.rank);
+  layout.site = position.site;
+  const int first = all.rank() - position.rank;
+  for (int rank = 0; rank < world_size(config.parallel); ++rank)
+    layout.nodes.push_back(all.node(first + rank));
+  return layout;
+}
+
 [[noreturn]] void fail_at_diverged_end(const RunConfig& config, const std::string& checkpoint) {
   const std::string folder = std::filesystem::path(checkpoint).parent_path().string();
   std::string newest = find_newest_good(folder, false).directory;
@@ -58,7 +68,9 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
       world_(world),
       group_(world.world()),
       device_(open_rank_device(world, config.device, config.comm.device_backend)),
-      groups_(group_, config.parallel, kv_head_copies(config.model, config.parallel.tp)),
+      sites_(group_, config.outer.sites),
+      groups_(sites_.ranks(), config.parallel, kv_head_copies(config.model, config.parallel.tp),
+              sites_.position()),
       options_(options),
       signals_(signals),
       ctx_(pin_rank(world, config.threads_per_rank), "activations", device_.get()),
@@ -67,6 +79,9 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
       evaluator_(state_.model, state_.store, groups_, ctx_, config.micro_batch_size,
                  config.sequence_length),
       batches_(static_cast<size_t>(config.gradient_accumulation_steps)) {
+  if (state_.outer != nullptr)
+    outer_ =
+        std::make_unique<OuterSync>(groups_, sites_.peers(), state_.store, *state_.outer, ctx_);
   parameters_ = parameter_count(config.model);
   if (config.finetune.lora.enabled())
     for (const ModelParameter& p : adapter_parameters(config.model, config.finetune.lora))
@@ -138,6 +153,12 @@ void PretrainRun::make_plans() {
   train_plan_ = step_.plan();
   if (!validation_data_.empty() || test_data_ || train_examples_ != nullptr)
     eval_plan_ = evaluator_.plan();
+  if (outer_ != nullptr) outer_plan_ = outer_->plan();
+}
+
+// Activations and scratch.
+int64_t PretrainRun::arena_bytes() const {
+  return std::max({train_plan_.capacity, eval_plan_.capacity, outer_plan_.capacity});
 }
 
 ResumePlan PretrainRun::plan_start() {
@@ -164,7 +185,7 @@ void PretrainRun::start_or_resume() {
   weights = from_rank_0(group_, [&] { return weights; });
   adapter = from_rank_0(group_, [&] { return adapter; });
 
-  allocate_memory(state_, ctx_, std::max(train_plan_.capacity, eval_plan_.capacity));
+  allocate_memory(state_, ctx_, arena_bytes());
   if (!weights.empty()) {
     const bool begins = checkpoint.empty() || learns_from_pairs(config_.finetune);
     agreed(group_, [&] { load_initial_weights(ctx_, weights, adapter, begins, state_); });
@@ -178,6 +199,7 @@ void PretrainRun::start_or_resume() {
     last_saved_ = position_.step;
     if (position_.consecutive_skips == 0) last_checkpoint_ = checkpoint;
   }
+  if (outer_ != nullptr) outer_->begin(state_.weights());
   agreed(group_, [&] {
     if (group_.rank() != 0) return;
     sweep_leftovers(config_.checkpoint.save);
@@ -246,10 +268,13 @@ void PretrainRun::start_step() {
   if (open_steps_.empty()) counted_until_ = std::chrono::steady_clock::now();
   {
     const TimeScope timed(&profile_, TimeCategory::kData);
-    const GroupCoord& dp = groups_.layout.dp;
+    const GroupCoord &dp = groups_.layout.dp, &site = groups_.layout.site;
     const int64_t group_samples = config_.micro_batch_size * dp.size;
+    // Each site reads a share of the batch, so that its samples do not depend on its layout.
+    const int64_t first =
+        position_.consumed_samples + config_.train_batch_size / site.size * site.index;
     for (size_t i = 0; i < batches_.size(); ++i) {
-      const int64_t consumed = position_.consumed_samples + static_cast<int64_t>(i) * group_samples;
+      const int64_t consumed = first + static_cast<int64_t>(i) * group_samples;
       train_data_->fill(first_sample(consumed, config_.micro_batch_size, dp.index),
                         config_.micro_batch_size, batches_[i]);
     }
@@ -259,9 +284,42 @@ void PretrainRun::start_step() {
   position_.consumed_samples += config_.train_batch_size;
   OpenStep& open = open_steps_.emplace_back();
   open.position = position_;
-  open.profile = profile_;
   open.allocations = allocation_count();
-  if (world_.size() > 1) traffic_metrics_.add(world_, open.sent);
+  if (outer_ != nullptr) outer_->stepped();
+}
+
+// Runs the round that is due after the newest step, which is the only open one.
+void PretrainRun::run_outer_round() {
+  const OuterRound round = outer_->round(position_.step, outer_plan_);
+  for (const int site : group_.rank() == 0 ? round.left_out : std::vector<int>())
+    log_warning("step ", position_.step, ": the update of site ", site,
+                " is not finite and left out; the site continues from the shared weights");
+  auto& extra = open_steps_.back().sent.extra;
+  extra.emplace_back("outer_ms", round.seconds * 1e3);
+  extra.emplace_back("outer_sent_bytes", static_cast<double>(round.sent_bytes));
+  extra.emplace_back("outer_update_norm", round.update_norm);
+  extra.emplace_back("outer_drift", round.drift);
+}
+
+// Calls use() with the weights that all sites share, for evaluations and checkpoints.
+template <class Use>
+void PretrainRun::with_shared_weights(const Use& use) {
+  if (outer_ == nullptr) return use();
+  outer_->with_shared_weights(use);
+}
+
+// Result of a step with the mean of the losses of all sites, and the most skipped steps in a row of
+// one. Collective over all sites.
+StepResult PretrainRun::over_sites(StepResult result) {
+  if (outer_ == nullptr) return result;
+  const bool counts = std::isfinite(result.loss);  // a site that skips does not hide the others
+  const auto tokens = static_cast<double>(counts ? std::max<int64_t>(1, result.valid_tokens) : 0);
+  double sums[] = {counts ? result.loss * tokens : 0.0, tokens};
+  sites_.peers().all_reduce(Tensor(sums, DType::kF64, Shape{2}));
+  if (sums[1] > 0) result.loss = sums[0] / sums[1];
+  result.consecutive_skips =
+      sites_.peers().all_reduce_scalar(result.consecutive_skips, ReduceOp::kMax);
+  return result;
 }
 
 // Reads results until at most `open` steps are open.
@@ -271,7 +329,7 @@ void PretrainRun::finish_steps(int64_t open) {
 
 // Reads the result of the oldest open step, evaluates if that is due, and writes the record.
 void PretrainRun::finish_step() {
-  const StepResult result = step_.finish();
+  const StepResult own = step_.finish(), result = over_sites(own);
   if (device_.gpu != nullptr) log_notes(*device_.gpu);
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> took = now - std::exchange(counted_until_, now);
@@ -282,11 +340,11 @@ void PretrainRun::finish_step() {
   const bool last = metrics.step == config_.train_steps;
   if (last || due(config_.eval_interval, metrics.step)) {
     TRIREME_CHECK(open_steps_.empty(), "evaluation while steps are open");
-    validate(metrics);
+    with_shared_weights([&] { validate(metrics); });
   }
   if (last && test_data_) metrics.test_loss = loss_on(*test_data_, "test", metrics);
   if (records_) records_->write(metrics);
-  check_divergence(metrics.step, result);
+  check_divergence(metrics.step, own, result.consecutive_skips);
 }
 
 // True if a step was skipped only because a dynamic loss scale is still too large.
@@ -296,22 +354,25 @@ bool PretrainRun::is_loss_scale_search(const StepResult& result) const {
          result.loss_scale > scale.min_scale;
 }
 
-void PretrainRun::check_divergence(int64_t step, const StepResult& result) {
+// result: of this site. skips: the most skipped steps in a row of one site, so that all sites stop.
+void PretrainRun::check_divergence(int64_t step, const StepResult& result, int64_t skips) {
   if (!result.skipped) position_.consecutive_skips = 0;
-  if (!result.skipped) return;
-  if (!is_loss_scale_search(result)) ++position_.consecutive_skips;
-  first_bad_ = result.first_bad;
-  if (group_.rank() == 0)  // every rank has the same result
-    log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ", result.loss,
-                ", gradient norm ", result.grad_norm, ", loss scale ", result.loss_scale, "); ",
-                result.consecutive_skips, " in a row");
-  if (result.consecutive_skips >= config_.max_consecutive_skips)
-    fail_diverged(step, result.consecutive_skips, concat("stopped at step ", step));
+  if (result.skipped) {
+    if (!is_loss_scale_search(result)) ++position_.consecutive_skips;
+    first_bad_ = result.first_bad;
+    if (groups_.world.rank() == 0)  // every rank of a site has the same result
+      log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ",
+                  result.loss, ", gradient norm ", result.grad_norm, ", loss scale ",
+                  result.loss_scale, "); ", result.consecutive_skips, " in a row");
+  }
+  if (skips >= config_.max_consecutive_skips)
+    fail_diverged(step, skips, concat("stopped at step ", step));
 }
 
 void PretrainRun::fail_diverged(int64_t step, int64_t skips, const std::string& what) const {
   throw Error(concat(what, ": ", skips, skips == 1 ? " step was" : " steps in a row were",
-                     " not finite, the last by ", first_bad_, "; ",
+                     " not finite, the last by ",
+                     first_bad_.empty() ? "a value of another site" : first_bad_, "; ",
                      last_checkpoint_.empty()
                          ? concat("no checkpoint was saved before step ", step - skips + 1, "; ")
                          : "",
@@ -343,6 +404,9 @@ void PretrainRun::validate(StepMetrics& metrics) {
 }
 
 void PretrainRun::save_if_finite(StopRequest request) {
+  if (outer_ != nullptr)
+    position_.consecutive_skips =
+        sites_.peers().all_reduce_scalar(position_.consecutive_skips, ReduceOp::kMax);
   const bool last = position_.step == config_.train_steps;
   if (position_.consecutive_skips > 0 && !last && request != StopRequest::kSaveAndStop) {
     if (!save_waits_)
@@ -367,8 +431,10 @@ void PretrainRun::save() {
   agreed(group_, [&] {
     if (keeps_algorithms())
       save_gemm_algorithms(config_.cuda_gemm_algorithms, group_.rank(), *device_.gpu);
-    saved =
-        save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&lineage_, &data_files_});
+    with_shared_weights([&] {
+      saved = save_train_checkpoint(ctx_, config_, state_, position_, groups_,
+                                    {&lineage_, &data_files_, &group_});
+    });
   });
   last_saved_ = position_.step;
   if (position_.consecutive_skips == 0) last_checkpoint_ = saved.directory;
@@ -472,6 +538,12 @@ ExitCode PretrainRun::run() {
   while (position_.step < config_.train_steps) {
     start_step();
     const bool last = position_.step == config_.train_steps;
+    if (config_.outer.is_round(position_.step, config_.train_steps)) {
+      finish_steps(1);
+      run_outer_round();
+    }
+    open_steps_.back().profile = profile_;
+    if (world_.size() > 1) traffic_metrics_.add(world_, open_steps_.back().sent);
     const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);
     // Saving and evaluation need the model after this step, so all open steps are finished first.
     const bool read = saves || due(config_.eval_interval, position_.step);
@@ -493,7 +565,7 @@ ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& 
                   SignalRequests& signals) {
   // The state's constructor throws if the parameters of a rank are impossible in its layout.
   agreed(world.world(),
-         [&] { const TrainState state(config, layout_of(config.parallel, world.world().rank())); });
+         [&] { const TrainState state(config, layout_in_site(config, world.world())); });
   return PretrainRun(config, world, options, signals).run();
 }
 

@@ -24,13 +24,13 @@ int64_t PretrainRun::planned_bytes() const {
                               ? 0  // used in place
                               : DeviceBatches::bytes(tokens, config_.gradient_accumulation_steps,
                                                      config_.model.attention_chunk);
-  return state_.bytes() + std::max(train_plan_.capacity, eval_plan_.capacity) +
-         state_.model.position_bytes(config_.sequence_length) + batches;
+  return state_.bytes() + arena_bytes() + state_.model.position_bytes(config_.sequence_length) +
+         batches;
 }
 
 std::string PretrainRun::memory_report() const {
   const ParameterStore& store = state_.store;
-  const int64_t activations = std::max(train_plan_.capacity, eval_plan_.capacity);
+  const int64_t activations = arena_bytes();
   const int64_t positions = state_.model.position_bytes(config_.sequence_length);
   const int64_t batches = planned_bytes() - state_.bytes() - activations - positions;
   const auto line = [](const char* what, int64_t bytes) {
@@ -48,6 +48,8 @@ std::string PretrainRun::memory_report() const {
           : line("optimizer state, in file", state_.optimizer.file_bytes()),
       state_.compression == nullptr ? std::string()
                                     : line("compressed gradients    ", state_.compression->bytes()),
+      state_.outer == nullptr ? std::string()
+                              : line("weights of the sites    ", state_.outer->bytes()),
       line("activations and scratch ", activations), line("rotary table            ", positions),
       batches == 0 ? std::string() : line("micro-batches           ", batches),
       line("total                   ", planned_bytes()));

@@ -10,6 +10,8 @@
 
 #include "engine/observe/step_metrics.h"
 #include "parallel/device.h"
+#include "parallel/outer/outer_sync.h"
+#include "parallel/outer/sites.h"
 #include "training/checkpoint/train_checkpoint.h"
 #include "training/eval/evaluate.h"
 #include "training/report/run_records.h"
@@ -50,6 +52,11 @@ class PretrainRun {
   void restore_directory();  // on rank 0
   void start_or_resume();
   void start_step();
+  void run_outer_round();
+  StepResult over_sites(StepResult result);
+  template <class Use>
+  void with_shared_weights(const Use& use);
+  int64_t arena_bytes() const;
   void finish_steps(int64_t open);
   bool keeps_algorithms() const {
     return device_.gpu != nullptr && !config_.cuda_gemm_algorithms.empty();
@@ -67,7 +74,7 @@ class PretrainRun {
   StopRequest agreed_request();
   double peak_of_rank() const;
   void finish_step();
-  void check_divergence(int64_t step, const StepResult& result);
+  void check_divergence(int64_t step, const StepResult& result, int64_t skips);
   bool is_loss_scale_search(const StepResult& result) const;
   [[noreturn]] void fail_diverged(int64_t step, int64_t skips, const std::string& what) const;
   StepMetrics describe_step(const OpenStep& open, const StepResult& result, double seconds) const;
@@ -76,13 +83,15 @@ class PretrainRun {
   World& world_;
   Communicator& group_;  // all ranks
   RankDevice device_;
-  Groups groups_;
+  Sites sites_;
+  Groups groups_;  // of this rank's site
   PretrainOptions options_;
   SignalRequests& signals_;
   Ctx ctx_;
   Profile profile_;
   TrainState state_;
   TrainStep step_;
+  std::unique_ptr<OuterSync> outer_;  // nullptr: one site
   Evaluator evaluator_;
   std::unique_ptr<BatchSource> train_data_, test_data_;
   std::vector<ValidationSource> validation_data_;
@@ -95,7 +104,7 @@ class PretrainRun {
   std::string examples_summary_;               // fine-tuning only
   int64_t sequences_per_epoch_ = 0;            // fine-tuning only
   std::vector<MicroBatch> batches_;
-  ArenaPlan train_plan_, eval_plan_;
+  ArenaPlan train_plan_, eval_plan_, outer_plan_;
   TrainPosition position_;  // includes the open steps
   // Started and not finished; oldest first.
   std::deque<OpenStep> open_steps_;

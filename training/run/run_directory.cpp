@@ -123,12 +123,15 @@ void check_same_run(const RunConfig& config, const std::vector<TokenFileIdentity
                     ResumePlan& plan) {
   const CheckpointReader reader(plan.checkpoint);
   const RunConfig saved = checkpoint_run_config(reader);
-  if (trajectory_hash(saved) != trajectory_hash(config))
+  if (!same_trajectory(saved, config))
     fail_input(plan.checkpoint, " belongs to a run with another configuration (",
                differences(saved, config), "); set them back, or ",
                advice_for_another_run(config, plan));
   check_past_rates(saved, config, reader.step(), plan);
   check_same_data(config, reader, data, plan);
+  if (saved.outer.sites != config.outer.sites)
+    plan.notes.push_back(concat("outer.sites ", saved.outer.sites, " -> ", config.outer.sites,
+                                ": site i continues site i modulo ", saved.outer.sites));
   if (saved.train_steps == config.train_steps || config.finetune.enabled) return;
   const std::string change = order_change(
       config.data,
@@ -160,7 +163,7 @@ bool check_records(const RunConfig& config, bool own_checkpoint) {
     return false;
   }
   const RunConfig saved = read_resolved(resolved.string());
-  if (trajectory_hash(saved) == trajectory_hash(config)) return true;
+  if (same_trajectory(saved, config)) return true;
   fail_input("output_dir ", config.output_dir, " holds the records of another run (",
              differences(saved, config), "); use another output_dir");
 }

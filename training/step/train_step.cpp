@@ -58,6 +58,7 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
             {config.zero.stage, layout.of(Region::kDense), layout.of(Region::kExpert)},
             config.finetune.base_quantization),
       optimizer(config.optimizer, config.zero.offload_optimizer, store, config.seed),
+      site(layout.site),
       dtype_(config.dtype),
       sequence_length_(config.sequence_length),
       loss_scale_(config.loss_scale) {
@@ -66,12 +67,23 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
   if (config.compression.enabled && (by_node ? layout.data : layout.dp).size > 1)
     compression = std::make_unique<GradientCompression>(config.compression, store, config.parallel,
                                                         layout, config.seed);
+  const int first_sharded = optimizer.has_master() ? 1 : 3;  // ZeRO stage that shards the weights
+  if (config.outer.enabled())
+    outer = std::make_unique<OuterState>(config.outer, store, layout,
+                                         config.zero.stage >= first_sharded, config.seed);
+}
+
+StoredWeights TrainState::weights() const {
+  const int stage = store.sharding().stage;
+  if (optimizer.has_master()) return {optimizer.master(), &store.state_map(), stage >= 1};
+  return {store.flat_values(), &store.value_map(), stage >= 3};
 }
 
 void TrainState::allocate(Ctx& ctx) {
   store.allocate(ctx, true);
   optimizer.allocate(ctx);
   if (compression != nullptr) compression->allocate(ctx);
+  if (outer != nullptr) outer->allocate(ctx);
   model.reserve_positions(ctx, sequence_length_);
   if (model.routers() != nullptr) model.routers()->place(ctx);
   if (model.float8() != nullptr) model.float8()->allocate(ctx);
@@ -89,7 +101,8 @@ void TrainState::initialize(Ctx& ctx) {
 
 int64_t TrainState::bytes() const {
   return store.value_bytes() + store.gradient_bytes() + optimizer.state_bytes() +
-         (compression == nullptr ? 0 : compression->bytes());
+         (compression == nullptr ? 0 : compression->bytes()) +
+         (outer == nullptr ? 0 : outer->bytes());
 }
 
 Tensor TrainState::step_state() const {

@@ -15,6 +15,8 @@
 #include "optim/step_control.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/outer/gradient_compression.h"
+#include "parallel/outer/outer_state.h"
+#include "parallel/outer/weight_pieces.h"
 #include "training/config/run_config.h"
 #include "training/step/micro_batch_graphs.h"
 #include "training/step/train_stage.h"
@@ -50,12 +52,16 @@ class TrainState {
   TrainState(const RunConfig& config, const Layout& layout);
   void allocate(Ctx& ctx);
   void initialize(Ctx& ctx);  // new weights, from ctx.seed
-  int64_t bytes() const;      // memory of parameters, gradients, optimizer state and compression
+  // Memory of parameters, gradients, optimizer state, compression and the outer algorithm.
+  int64_t bytes() const;
 
   Model model;
   ParameterStore store;
   FlatOptimizer optimizer;
   std::unique_ptr<GradientCompression> compression;  // nullptr: gradients are summed exactly
+  std::unique_ptr<OuterState> outer;                 // nullptr: one site
+  GroupCoord site;
+  StoredWeights weights() const;  // after allocate()
   // State after the last started step. On a GPU read_step_state() waits for that step.
   StepState read_step_state(Ctx& ctx) const;
   void write_step_state(Ctx& ctx, const StepState& state);

@@ -1,0 +1,114 @@
+"""Sites of a run: rounds and their bytes, validation and checkpoints of the shared weights, a run that is killed."""
+import json
+import os
+import signal
+
+import harness
+import tiny_run
+
+STEPS = 300  # of a run that is killed before it ends
+HIDDEN, INNER, KV = 32, 64, 16
+LAYER = [(HIDDEN, HIDDEN), (KV, HIDDEN), (KV, HIDDEN), (HIDDEN, HIDDEN), (INNER, HIDDEN), (INNER, HIDDEN), (HIDDEN, INNER)]
+MATRICES = [(257, HIDDEN), *LAYER, *LAYER]  # of the tiny run
+NORMS = 5 * HIDDEN
+
+
+class Outer(tiny_run.RunTest):
+    def rounds(self, run="run"):
+        return {record["step"]: record for record in self.records(run) if "outer_ms" in record}
+
+    def test_rounds(self):
+        """After every fifth step and the last, a site sends each weight once, and nothing in the other steps."""
+        self.configure(train_steps=12, outer={"sites": 2, "period": 5})
+        self.pretrain("--ranks", 4, timeout=300)
+        rounds = self.rounds()
+        self.assertEqual(list(rounds), [5, 10, 12])
+        weights = sum(rows * columns for rows, columns in MATRICES) + NORMS
+        for record in rounds.values():
+            self.assertAlmostEqual(record["outer_sent_bytes"], 4 * weights / 2, delta=4 * 512)  # one of two ranks
+            self.assertEqual(record["comm_all_to_all_bytes"], 2 * 4 * weights)
+            self.assertGreater(record["outer_update_norm"], 0)
+            self.assertGreater(record["outer_drift"], 0)
+        for record in self.records():
+            if record["step"] not in rounds:
+                self.assertEqual(record["comm_all_to_all_bytes"], 0)
+        self.assert_members_are_documented()
+
+    def test_compressed_rounds(self):
+        """Updates in 8 bits by the formulas of docs/design/outer.md."""
+        self.configure(train_steps=5, outer={"sites": 2, "period": 3, "compression":
+                                             {"method": "quantize", "bits": 8, "block": 16, "min_bytes": 1024}})
+        self.pretrain("--ranks", 2, timeout=300)
+        codes = sum(rows * (4 * columns // 16 + columns) for rows, columns in MATRICES)
+        self.assertEqual([record["outer_sent_bytes"] for record in self.rounds().values()], 2 * [codes + 4 * NORMS])
+
+    def test_validation_is_of_the_checkpoint(self):
+        """In the middle of a round, too: both are of the shared weights."""
+        self.configure(train_steps=9, outer={"sites": 2, "period": 5}, checkpoint={"save_interval": 7},
+                       evaluation={"eval_interval": 7, "eval_iters": 0})
+        self.pretrain("--ranks", 2, timeout=300)
+        losses = {record["step"]: record["validation_loss"] for record in self.records() if "validation_loss" in record}
+        self.assertEqual(list(losses), [7, 9])
+        for step, loss in losses.items():
+            text, _ = self.trireme("eval", "--model", f"run/checkpoints/step-{step:08d}", "--data", "valid", "--json")
+            self.assertAlmostEqual(json.loads(text)["loss"], loss, places=5)
+
+    def kill_at(self, steps):
+        steps += self.recorded_steps()
+        process = self.start("pretrain", "--config", "run.json", "--ranks", "2", "--resume", "auto")
+        self.wait_for_steps(process, steps)
+        ranks = self.ranks_of_this_run()
+        self.assertEqual(len(ranks), 2)
+        for rank in ranks:
+            os.kill(rank, signal.SIGKILL)
+        process.communicate(timeout=240)
+
+    def test_a_killed_run_ends_with_the_same_bits(self):
+        for name, outer in (("diloco", {"period": 4}),
+                            ("block_momentum", {"algorithm": "block_momentum", "period": 3, "warmup_steps": 4, "compression":
+                                                {"method": "quantize", "bits": 1, "block": 16, "min_bytes": 1024}})):
+            with self.subTest(name):
+                changes = {"outer": {"sites": 2, **outer}, "checkpoint": {"save_interval": 5, "keep_last": 2},
+                           "train_steps": STEPS}
+                self.configure(output_dir=f"whole-{name}", **changes)
+                self.pretrain("--ranks", 2, timeout=300)
+                self.configure(output_dir="run", **changes)
+                for steps in (2, 7, 4):
+                    self.kill_at(steps)
+                self.pretrain("--ranks", 2, "--resume", "auto", timeout=300)
+                self.assertEqual(self.losses(), self.losses(f"whole-{name}"))
+                self.assertEqual(self.weights(STEPS), self.weights(STEPS, f"whole-{name}"))
+                (self.folder / "run").rename(self.folder / f"run-{name}")
+
+    def test_another_number_of_sites_continues(self):
+        self.configure(train_steps=8, scheduler={"type": "constant"}, checkpoint={"save_interval": 6},
+                       outer={"sites": 2, "period": 4})
+        self.pretrain("--ranks", 2, "--set", "train_steps=6", timeout=300)
+        _, errors = self.pretrain("--ranks", 4, "--resume", "auto", "--set", "outer.sites=4", timeout=300)
+        self.assertIn("outer.sites 2 -> 4: site i continues site i modulo 2", errors)
+        _, errors = self.pretrain("--resume", "auto", "--set", "outer.sites=1", "--set", "train_steps=10")
+        self.assertIn("this run has one site and continues from the weights that the sites of", errors)
+        self.assertEqual(len(self.records()), 10)
+
+    def test_all_sites_stop_where_one_diverges(self):
+        self.configure(train_steps=30, outer={"sites": 2}, max_consecutive_skips=3, gradient_clipping=0,
+                       optimizer={"type": "SGD", "params": {"lr": 1e30}}, scheduler={"type": "constant"})
+        _, errors = self.trireme("pretrain", "--config", "run.json", "--ranks", 2, expect=4)
+        self.assertIn("3 steps in a row were not finite", errors)
+
+    def refused(self, ranks, *assignments, says):
+        settings = [part for one in assignments for part in ("--set", one)]
+        self.assert_refused("pretrain", "--config", "run.json", "--ranks", ranks, *settings, says=says)
+
+    def test_sites_that_do_not_fit(self):
+        self.configure(train_steps=5, outer={"sites": 2}, bf16={"enabled": True})
+        self.refused(3, says="outer.sites: 2 does not divide the 3 ranks of the run")
+        self.refused(2, "optimizer.master_weights=false", says="set optimizer.master_weights to true")
+        nvme = ("zero_optimization.offload_optimizer.device=nvme", "zero_optimization.offload_optimizer.nvme_path=.")
+        self.refused(2, *nvme, says="set zero_optimization.offload_optimizer.device to none or cpu")
+        self.pretrain("--ranks", 2, "--set", "optimizer.master_weights=true", "--set", "output_dir=master", timeout=300)
+        self.pretrain("--ranks", 2, "--set", "zero_optimization.offload_optimizer.device=cpu", "--set", "output_dir=cpu", timeout=300)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,339 @@
+// Sites: the numbers depend on the number of sites, and not on how a site divides its work
+// (docs/design/outer.md).
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <mutex>
+
+#include "engine/ops/loss/cross_entropy.h"
+#include "tests/layouts/resumed_run.h"
+#include "tests/support/compare.h"
+#include "tests/support/scratch_directory.h"
+#include "training/checkpoint/train_checkpoint.h"
+#include "transformer/checkpoint/find_checkpoint.h"
+
+namespace trireme::test::test_outer {
+namespace {
+
+OuterConfig average(int64_t period) {
+  OuterConfig config;
+  config.sites = 2;
+  config.algorithm = "average";
+  config.period = period;
+  config.lr = 1;
+  config.momentum = 0;
+  config.nesterov = false;
+  return config;
+}
+
+OuterConfig diloco(int64_t period) {
+  OuterConfig config;
+  config.sites = 2;
+  config.period = period;
+  return config;
+}
+
+CompressionConfig compression(const CompressionOptions& options) {
+  CompressionConfig config;
+  config.enabled = true;
+  config.options = options;
+  config.min_bytes = 300;  // norms are sent exactly, other vectors are not
+  return config;
+}
+
+// Algorithms and compressors, for the layouts in turn.
+std::vector<OuterConfig> exchanges() {
+  std::vector<OuterConfig> all(5, diloco(2));  // rounds after steps 2, 4 and 5
+  all[0] = average(2);
+  all[2].compression = compression({.bits = 8, .block = 8});
+  all[3].compression = compression({.method = "top_k", .ratio = 0.25, .block = 8});
+  all[4].compression = compression({.method = "random_k", .ratio = 0.25, .block = 8});
+  return all;
+}
+
+LayoutCase layout(int dp, int tp, int pp, int cp, int zero = 0, bool sequence_parallel = false) {
+  LayoutCase c;
+  c.sizes.dp = dp;
+  c.sizes.tp = tp;
+  c.sizes.pp = pp;
+  c.sizes.cp = cp;
+  c.sizes.sequence_parallel = sequence_parallel;
+  c.zero = zero;
+  return c;
+}
+
+LayoutCase one_rank_each(const LayoutCase& c) {
+  LayoutCase reference = reference_of(c);
+  reference.outer = c.outer;
+  return reference;
+}
+
+std::vector<LayoutCase> layouts() {
+  LayoutCase interleaved = layout(1, 1, 2, 1), zero_bubble = layout(2, 2, 2, 1);
+  interleaved.schedule = "interleaved_1f1b";
+  interleaved.virtual_stages = 2;
+  zero_bubble.schedule = "zb_h1";
+  LayoutCase outermost = layout(2, 2, 1, 2);
+  outermost.sizes.order = "dp-cp-tp-pp";
+  LayoutCase recomputed = layout(2, 2, 1, 1);
+  recomputed.recompute = Recompute::kFull;
+  return {layout(2, 1, 1, 1),
+          layout(4, 1, 1, 1),
+          layout(1, 2, 1, 1),
+          layout(1, 4, 1, 1, 0, true),
+          layout(1, 1, 4, 1),
+          layout(1, 1, 1, 4),
+          layout(2, 1, 1, 1, 1),
+          layout(4, 1, 1, 1, 2),
+          layout(4, 1, 1, 1, 3),
+          layout(2, 2, 1, 1, 3, true),
+          layout(2, 1, 2, 1, 1),
+          layout(2, 1, 2, 1, 2),
+          layout(2, 1, 1, 2, 3),
+          layout(1, 2, 2, 1),
+          layout(1, 1, 2, 2),
+          layout(1, 2, 1, 2, 0, true),
+          interleaved,
+          zero_bubble,
+          outermost,
+          recomputed};
+}
+
+LayoutResult run(const LayoutCase& c) { return run_training(config_of(c), c.packed, {}); }
+
+void expect_as_one_rank_each(const LayoutCase& c) {
+  const LayoutResult got = run(c), want = run(one_rank_each(c));
+  EXPECT_EQ(layout_difference(got, want, c.dtype), "")
+      << c.name() << ", " << c.outer.algorithm << " "
+      << (c.outer.compression.enabled ? c.outer.compression.options.method : "exact");
+}
+
+TEST(Outer, DoesNotDependOnTheLayoutOfASite) {
+  size_t exchange = 0;
+  for (const LayoutCase& c : layouts())
+    for (const bool llama : {true, false}) {  // GPT-2: tied table on two stages, biases
+      LayoutCase of_model = c;
+      of_model.llama = llama;
+      of_model.outer = exchanges()[exchange++ % exchanges().size()];
+      expect_as_one_rank_each(of_model);
+    }
+}
+
+TEST(Outer, DoesNotDependOnHowASiteDividesExperts) {
+  LayoutCase c = layout(2, 2, 1, 1, 0, true);
+  c.experts = "mixtral";
+  c.sizes.ep = 2;
+  c.outer = diloco(2);
+  expect_as_one_rank_each(c);
+  c.zero = 3;
+  c.outer = exchanges()[2];
+  expect_as_one_rank_each(c);
+}
+
+// Master weights of bfloat16 parameters are what sites exchange.
+TEST(Outer, MasterWeightsAreExchanged) {
+  for (const int zero : {0, 1, 3}) {
+    LayoutCase c = layout(2, 2, 1, 1, zero);
+    c.dtype = DType::kBF16;
+    c.outer = diloco(2);
+    expect_as_one_rank_each(c);
+  }
+}
+
+TEST(Outer, AdaptersAreExchanged) {
+  LayoutCase c = layout(2, 2, 1, 1, 1);
+  c.outer = diloco(2);
+  const auto run_adapters = [](const LayoutCase& of) {
+    RunConfig config = config_of(of);
+    config.finetune.lora = {.rank = 4, .alpha = 8, .targets = {"q_proj", "down_proj"}};
+    config.optimizer.lr = 0.05;  // the first step gives B values, and thereby A gradients
+    return run_training(config, false, {});
+  };
+  EXPECT_EQ(layout_difference(run_adapters(c), run_adapters(one_rank_each(c)), c.dtype), "");
+}
+
+// The comparisons above would see another result.
+TEST(Outer, DependsOnSitesPeriodAndAlgorithm) {
+  LayoutCase c = layout(1, 1, 1, 1);
+  c.outer = diloco(2);
+  const LayoutResult two = run(c);
+  const auto differs = [&](const OuterConfig& outer) {
+    LayoutCase other = c;
+    other.outer = outer;
+    return !layout_difference(run(other), two, c.dtype).empty();
+  };
+  OuterConfig four = c.outer, warm = c.outer, classical = c.outer;
+  four.sites = 4;
+  warm.warmup_steps = 1;
+  classical.nesterov = false;
+  EXPECT_TRUE(differs(four));
+  EXPECT_TRUE(differs(warm));
+  EXPECT_TRUE(differs(classical));
+  EXPECT_TRUE(differs(diloco(3)));
+  EXPECT_TRUE(differs(average(2)));
+  for (const size_t exchange : {2, 3, 4}) EXPECT_TRUE(differs(exchanges()[exchange]));
+}
+
+// Five steps on batches without masked targets, so that all sites have as many.
+std::map<std::string, std::vector<double>> trained_without_masks(const RunConfig& config) {
+  LayoutResult result;
+  std::mutex mutex;
+  on_ranks(config, {}, [&](LayoutRank& rank) {
+    for (int64_t s = 0; s < config.train_steps; ++s) {
+      std::vector<MicroBatch> batches = rank.batches(s, false);
+      for (MicroBatch& batch : batches) {
+        for (size_t i = 0; i < batch.targets.size(); ++i)
+          if (batch.targets[i] == kIgnoredTarget) batch.targets[i] = batch.tokens[i];
+        batch.valid_targets = std::ssize(batch.targets);
+      }
+      rank.step.run(s, batches, rank.plan);
+      if (rank.outer == nullptr) continue;
+      rank.outer->stepped();
+      if (config.outer.is_round(s + 1, config.train_steps))
+        rank.outer->round(s + 1, rank.outer_plan);
+    }
+    const std::lock_guard lock(mutex);
+    place_owned(rank.state.store, rank.state.store.flat_values(), rank.state.store.value_map(),
+                result.parameters);
+  });
+  return result.parameters;
+}
+
+TEST(Outer, PeriodOneWithSgdIsDataParallel) {
+  LayoutCase sites = layout(1, 1, 1, 1), replicas = layout(2, 1, 1, 1);
+  sites.optimizer = replicas.optimizer = "SGD";
+  sites.outer = average(1);
+  RunConfig of_sites = config_of(sites), of_replicas = config_of(replicas);
+  of_sites.gradient_clipping = of_replicas.gradient_clipping = 0;
+  of_sites.optimizer.lr = of_replicas.optimizer.lr = 0.1;
+  const auto got = trained_without_masks(of_sites), want = trained_without_masks(of_replicas);
+  of_sites.outer.period = 2;
+  const auto other = trained_without_masks(of_sites);
+  double largest = 0, of_other = 0;
+  for (const auto& [name, values] : want)
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(got.at(name)[i] - values[i]));
+      of_other = std::max(of_other, std::abs(other.at(name)[i] - values[i]));
+    }
+  EXPECT_LT(largest, 1e-12);
+  EXPECT_GT(of_other, 1e-6);
+}
+
+TEST(Outer, WithoutMomentumBlockMomentumIsAveraging) {
+  LayoutCase c = layout(1, 1, 1, 1);
+  c.outer = average(2);
+  const LayoutResult averaged = run(c);
+  c.outer.algorithm = "block_momentum";
+  EXPECT_EQ(run(c).parameters, averaged.parameters);
+  c.outer.warmup_steps = 5;
+  c.outer.period = 5;
+  c.outer.momentum = 0.5;
+  const LayoutResult warm = run(c);  // rounds after all steps
+  c.outer = average(1);
+  EXPECT_EQ(run(c).parameters, warm.parameters);
+}
+
+TEST(Outer, IsExactWhereNothingIsLeftOut) {
+  LayoutCase c = layout(1, 1, 1, 1);
+  c.outer = diloco(2);
+  c.outer.compression = compression({});
+  c.outer.compression.min_bytes = int64_t{1} << 40;  // all tensors are sent exactly
+  const LayoutResult exact = run(c);
+  for (const CompressionOptions& options :
+       {CompressionOptions{.method = "top_k", .ratio = 1.0, .block = 8},
+        CompressionOptions{.method = "random_k", .ratio = 1.0, .block = 8},
+        CompressionOptions{.method = "powersgd", .rank = 64}}) {
+    c.outer.compression = compression(options);
+    EXPECT_EQ(layout_difference(run(c), exact, c.dtype), "") << options.method;
+  }
+}
+
+// Resumes in the middle of a round, and at its end, bit for bit.
+TEST(Outer, ResumesAnywhere) {
+  std::vector<OuterConfig> all = exchanges();
+  all.push_back(diloco(2));
+  all.back().compression = compression({.method = "powersgd", .rank = 2});
+  for (const OuterConfig& outer : all)
+    for (const int64_t step : {2, 3}) {
+      LayoutCase c = layout(2, 1, 1, 1, outer.compression.enabled ? 0 : 3);
+      c.outer = outer;
+      const ScratchDirectory scratch;
+      const RunPart straight = run_part(c, 0, 4, "", "");
+      run_part(c, 0, step, "", scratch.path());
+      const RunPart resumed = run_part(c, step, 4, scratch.path(), "");
+      EXPECT_TRUE(resumed.tensors == straight.tensors) << outer.algorithm << " at " << step;
+    }
+}
+
+// Gradients inside a site are compressed, too: each site has residuals of its own.
+TEST(Outer, ResumesWithCompressedGradients) {
+  LayoutCase c = layout(2, 1, 1, 1);
+  c.outer = diloco(2);
+  static_cast<CompressionConfig&>(c.compression) = compression({.bits = 1, .block = 8});
+  const ScratchDirectory scratch;
+  const RunPart straight = run_part(c, 0, 4, "", "");
+  run_part(c, 0, 3, "", scratch.path());
+  EXPECT_TRUE(run_part(c, 3, 4, scratch.path(), "").tensors == straight.tensors);
+}
+
+TEST(Outer, ResumesInAnotherLayoutOfTheSites) {
+  LayoutCase c = layout(2, 1, 1, 1, 1), other = layout(1, 2, 2, 1);
+  c.outer = other.outer = exchanges()[2];
+  const ScratchDirectory scratch;
+  const RunPart straight = run_part(c, 0, 4, "", "");
+  run_part(c, 0, 3, "", scratch.path());
+  const RunPart moved = run_part(other, 3, 4, scratch.path(), "");
+  EXPECT_NEAR(moved.losses[0], straight.losses[3], 1e-9);
+  EXPECT_EQ(moved.replica, "");
+}
+
+// Site i continues site i modulo the number of saved ones; one site continues the shared weights.
+TEST(Outer, ResumesWithAnotherNumberOfSites) {
+  LayoutCase two = layout(1, 1, 1, 1);
+  two.outer = diloco(2);
+  const ScratchDirectory scratch;
+  const RunPart saved = run_part(two, 0, 3, "", scratch.path());
+  LayoutCase four = two, one = two;
+  four.outer.sites = 4;
+  one.outer = {};
+  const RunPart in_four = run_part(four, 3, 3, scratch.path(), "");
+  for (const std::string kind : {"param", "exp_avg", "exp_avg_sq"}) {
+    EXPECT_TRUE(in_four.tensors.at(kind) == saved.tensors.at(kind)) << kind;
+    EXPECT_TRUE(in_four.tensors.at(kind + " of site 3") == saved.tensors.at(kind + " of site 1"));
+  }
+  const RunPart in_one = run_part(one, 3, 3, scratch.path(), "");
+  EXPECT_FALSE(in_one.tensors.at("param") == saved.tensors.at("param"));
+  EXPECT_TRUE(in_one.tensors.at("exp_avg") == saved.tensors.at("exp_avg"));
+  const RunPart at_round = run_part(two, 0, 2, "", "");
+  EXPECT_TRUE(in_one.tensors.at("param") == at_round.tensors.at("param"));
+}
+
+TEST(Outer, LeavesOutAnUpdateThatIsNotFinite) {
+  LayoutCase c = layout(2, 1, 1, 1);
+  c.outer = average(10);
+  c.outer.sites = 3;
+  c.outer.compression = compression({.bits = 8, .block = 8});
+  RunConfig config = config_of(c);
+  config.gradient_accumulation_steps = 1;
+  on_ranks(config, {}, [&](LayoutRank& rank) {
+    const Tensor weights = rank.state.store.flat_values();
+    const std::vector<double> before = to_doubles(weights);
+    const int site = rank.groups.layout.site.index;
+    weights.as<double>()[0] += site == 0 ? 1 : 3;
+    if (site == 1 && rank.groups.world.rank() == 0)
+      weights.as<double>()[0] = std::numeric_limits<double>::quiet_NaN();
+    const OuterRound round = rank.outer->round(1, rank.outer_plan);
+    EXPECT_EQ(round.left_out, std::vector<int>{1});
+    EXPECT_NEAR(weights.as<double>()[0], before[0] + 2, 0.1);
+    EXPECT_NEAR(round.update_norm, 2, 0.1);
+    EXPECT_NEAR(round.drift, 1, 0.1);
+    for (double& weight : std::span(weights.as<double>(), 4)) weight = 1 / (weight - weight);
+    const std::vector<double> shared = to_doubles(rank.state.outer->region(Region::kDense)->shared);
+    EXPECT_EQ(rank.outer->round(2, rank.outer_plan).left_out.size(), 3u);  // nobody is left
+    EXPECT_EQ(to_doubles(rank.state.outer->region(Region::kDense)->shared), shared);
+    EXPECT_NEAR(weights.as<double>()[0], before[0] + 2, 0.1);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::test::test_outer

@@ -1,0 +1,116 @@
+// Section "outer" of the run configuration.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "parallel/outer/outer_algorithms.h"
+#include "tests/training/config/small_run.h"
+#include "training/config/outer.h"
+
+namespace trireme::test_outer {
+using test::problem;
+using test::read;
+
+namespace {
+
+std::vector<std::string> with(std::vector<std::string> more, int sites = 2) {
+  more.insert(more.begin(), concat("outer.sites=", sites));
+  return more;
+}
+
+TEST(OuterConfig, IsOffByDefault) {
+  EXPECT_FALSE(read({}, 4).outer.enabled());
+  EXPECT_EQ(read({}, 4).parallel.dp, 4);
+  const RunConfig one = read(with({"outer.period=3"}, 1), 4);
+  EXPECT_FALSE(one.outer.enabled());
+  EXPECT_EQ(one.notes, std::vector<std::string>{"outer.period: has no effect with outer.sites 1"});
+  EXPECT_EQ(trajectory_hash(one), trajectory_hash(read({}, 4)));
+  EXPECT_EQ(read(with({"outer.compression.method=quantize"}, 1), 4).notes.size(), 1u);
+}
+
+TEST(OuterConfig, SitesDivideRanksAndBatch) {
+  const RunConfig config = read(with({"parallel.tensor_model_parallel_size=2"}, 3), 12);
+  EXPECT_EQ(config.parallel.dp, 2);
+  EXPECT_EQ(config.train_batch_size, 12);
+  EXPECT_EQ(config.micro_batch_size, 2);
+  EXPECT_EQ(run_config_to_json(resolved_run_config(run_config_to_json(config))),
+            run_config_to_json(config));
+  EXPECT_EQ(problem(with({"train_micro_batch_size_per_gpu=4", "gradient_accumulation_steps=1"}), 4),
+            "train_batch_size: 12 is not train_micro_batch_size_per_gpu 4 x "
+            "gradient_accumulation_steps 1 x 2 data-parallel ranks x 2 sites = 16; leave one of "
+            "the three out, or write \"auto\"");
+  EXPECT_EQ(problem(with({}, 3), 4), "outer.sites: 3 does not divide the 4 ranks of the run");
+}
+
+TEST(OuterConfig, EveryAlgorithmIsReadAndWritten) {
+  for (const OuterAlgorithm& row : outer_algorithms()) {
+    const RunConfig config = read(with({concat("outer.algorithm=", row.name)}, 4), 4);
+    EXPECT_EQ(config.outer.algorithm, row.name);
+    EXPECT_EQ(config.outer.lr, row.lr);
+    EXPECT_EQ(config.outer.momentum, row.momentum(4));
+    EXPECT_EQ(config.outer.nesterov, row.nesterov);
+    const Json json = run_config_to_json(config);
+    EXPECT_EQ(run_config_to_json(read_run_config(json, 4)), json);
+    EXPECT_NE(trajectory_hash(config), trajectory_hash(read({}, 4)));
+  }
+  EXPECT_EQ(read(with({}), 2).outer.algorithm, "diloco");
+}
+
+// Another number of sites continues a run, also one; other keys do not.
+TEST(OuterConfig, SitesAreNoPartOfTheTrajectory) {
+  const auto same = [](const std::vector<std::string>& assignments, int sites, int others = 2) {
+    return same_trajectory(read(with(assignments, sites), 4), read(with({}, others), 4));
+  };
+  EXPECT_TRUE(same({}, 4));
+  EXPECT_TRUE(same({}, 1));
+  EXPECT_TRUE(same({}, 4, 1));
+  EXPECT_FALSE(same({"seed=3"}, 2));
+  EXPECT_FALSE(same({"seed=3"}, 1));
+  for (const char* change :
+       {"outer.period=7", "outer.lr=0.5", "outer.momentum=0.5", "outer.nesterov=false",
+        "outer.warmup_steps=3", "outer.compression.method=quantize"})
+    EXPECT_FALSE(same({change}, 2)) << change;
+  const auto of_bmuf = [](int sites, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), "outer.algorithm=block_momentum");
+    return read(with(more, sites), 4);
+  };
+  EXPECT_TRUE(same_trajectory(of_bmuf(2), of_bmuf(4)));
+  EXPECT_FALSE(same_trajectory(of_bmuf(2), of_bmuf(4, {"outer.momentum=0.1"})));
+}
+
+TEST(OuterConfig, RoundsFollowTheirPeriod) {
+  OuterConfig outer = read(with({"outer.period=5", "outer.warmup_steps=2"}), 2).outer;
+  std::vector<int64_t> rounds;
+  for (int64_t step = 1; step <= 13; ++step)
+    if (outer.is_round(step, 13)) rounds.push_back(step);
+  EXPECT_EQ(rounds, (std::vector<int64_t>{1, 2, 5, 10, 13}));
+  outer.sites = 1;
+  EXPECT_FALSE(outer.is_round(5, 13));
+}
+
+TEST(OuterConfig, RefusesWhatDoesNotFit) {
+  const auto refusal = [](const std::vector<std::string>& assignments) {
+    return problem(with(assignments), 2);
+  };
+  EXPECT_EQ(refusal({"outer.momentum=0", "outer.nesterov=true"}),
+            "outer.nesterov: needs outer.momentum above 0");
+  EXPECT_EQ(refusal({"bf16.enabled=true", "optimizer.master_weights=false"}),
+            "outer.sites: above 1 needs master weights, whose updates the sites exchange: set "
+            "optimizer.master_weights to true");
+  EXPECT_EQ(refusal({"bf16.enabled=true", "zero_optimization.offload_optimizer.device=nvme",
+                     "zero_optimization.offload_optimizer.nvme_path=/tmp"}),
+            "outer.sites: above 1 needs the master weights in memory: set "
+            "zero_optimization.offload_optimizer.device to none or cpu");
+  EXPECT_EQ(refusal({"outer.compression.bits=4"}),
+            "outer.compression.bits: needs outer.compression.method: quantize, top_k, random_k or "
+            "powersgd");
+  EXPECT_EQ(refusal({"outer.compression.method=quantize", "outer.compression.bits=3"}),
+            "outer.compression.bits: is 3, expected 8, 4 or 1");
+  EXPECT_NE(refusal({"outer.algorithm=sgd"}), "");
+  EXPECT_NE(refusal({"outer.period=0"}), "");
+  EXPECT_NE(refusal({"outer.lr=0"}), "");
+  EXPECT_NE(refusal({"outer.momentum=1"}), "");
+}
+
+}  // namespace
+}  // namespace trireme::test_outer

@@ -1,0 +1,32 @@
+// Sites in a checkpoint (docs/design/outer.md). What all sites share has the usual kinds: weights
+// are the shared ones, so that the checkpoint is a model. Site 0 writes them, and its optimizer
+// state, under the usual kinds; other tensors of site i have the kind's name with ".site.i". Kinds
+// of the outer algorithm:
+//   outer.momentum                     of the shared weights
+//   outer.local, outer.local.site.i    a site's own weights, in the middle of a round
+//   outer.residual.i, ...              residuals of compressed updates (compression_checkpoint.h)
+#pragma once
+
+#include "engine/io/sharded_checkpoint.h"
+#include "training/step/train_step.h"
+
+namespace trireme {
+
+// Key of the checkpoint's state: step states by site, if there are several.
+inline constexpr const char* kSiteStepStates = "site_step_states";
+
+// Number of sites whose state the checkpoint holds, at least 1. From here on the reader finds the
+// tensors of site `state.site.index` modulo that number.
+int choose_site(const TrainState& state, CheckpointReader& reader);
+
+// Gives parts of this site their kinds, and removes those that another site writes.
+void name_site_parts(const TrainState& state, std::vector<CheckpointPart>& parts);
+
+// Appends the parts of the outer algorithm that this rank writes.
+void add_outer_parts(const TrainState& state, std::vector<CheckpointPart>& parts);
+
+// Loads the allocated state of the outer algorithm. A checkpoint without it leaves it as it is
+// after allocation. InputError as for read_stored().
+void load_outer(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
+
+}  // namespace trireme

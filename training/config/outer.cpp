@@ -1,0 +1,138 @@
+#include "training/config/outer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "parallel/outer/outer_algorithms.h"
+#include "training/config/compressor_options.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char *kSites = "outer.sites", *kAlgorithm = "outer.algorithm",
+                     *kPeriod = "outer.period", *kRate = "outer.lr", *kMomentum = "outer.momentum",
+                     *kNesterov = "outer.nesterov", *kWarmup = "outer.warmup_steps",
+                     *kCompression = "outer.compression";
+constexpr double kMaxSites = 1 << 12, kMaxSteps = 1e12;
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const OuterAlgorithm& row : outer_algorithms()) all.emplace_back(row.name);
+  return all;
+}
+
+std::string summaries() {
+  std::string all;
+  for (const OuterAlgorithm& row : outer_algorithms())
+    all += concat(all.empty() ? "" : "; ", row.name, ": ", row.summary);
+  return all;
+}
+
+// Refuses what sites do not work with.
+void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  const auto refuse = [&](const std::string& reason) {
+    report.error(values.spelled(kSites), reason);
+  };
+  if (dtype_size(config.dtype) == 2 && !config.optimizer.master_weights)
+    refuse(
+        "above 1 needs master weights, whose updates the sites exchange: set "
+        "optimizer.master_weights to true");
+  if (config.zero.offload_optimizer.device == OffloadDevice::kFile && dtype_size(config.dtype) == 2)
+    refuse(
+        "above 1 needs the master weights in memory: set "
+        "zero_optimization.offload_optimizer.device to none or cpu");
+}
+
+}  // namespace
+
+void add_outer_keys(Schema& s) {
+  const OuterConfig defaults;
+  s.section("outer",
+            "Training on sites: equal parts of the ranks that train apart and exchange their "
+            "weights' updates in rounds, for slow links between them "
+            "([design](../design/outer.md)). It changes the numbers, and they then depend on the "
+            "number of sites. Each site has the layout of the section `parallel`, for its share of "
+            "the ranks and of the batch.");
+  s.integer(kSites, std::to_string(defaults.sites),
+            "number of sites; 1: none, the section has no effect")
+      .at_least(1)
+      .at_most(kMaxSites)
+      .off_trajectory();
+  s.choice(kAlgorithm, defaults.algorithm, names(),
+           concat("how a round changes the weights; ", summaries()));
+  s.integer(kPeriod, std::to_string(defaults.period),
+            "steps between two rounds; a round also ends the run")
+      .at_least(1)
+      .at_most(kMaxSteps);
+  s.number(kRate, "\"auto\"", "learning rate of the round; auto: 1, diloco: 0.7")
+      .or_auto()
+      .above(0)
+      .at_most(10);
+  s.number(kMomentum, "\"auto\"",
+           "momentum over rounds; auto: average: 0, block_momentum: 1 - 1 / sites, diloco: 0.9")
+      .or_auto()
+      .at_least(0)
+      .below(1);
+  s.boolean_or_auto(kNesterov, "Nesterov momentum; auto: if momentum is above 0");
+  s.integer(kWarmup, std::to_string(defaults.warmup_steps),
+            "first steps of the run after each of which the weights are averaged (post-local SGD)")
+      .at_least(0)
+      .at_most(kMaxSteps);
+  add_compressor_keys(s, kCompression, "code of the updates that sites exchange");
+}
+
+int read_sites(const ConfigValues& values, int world_size, RunConfig& config,
+               ConfigReport& report) {
+  const auto sites = static_cast<int>(values.integer(kSites));
+  if (sites <= 1) return world_size;
+  if (world_size % sites != 0) {
+    report.error(values.spelled(kSites),
+                 concat(sites, " does not divide the ", world_size, " ranks of the run"));
+    return world_size;
+  }
+  config.outer.sites = sites;
+  return world_size / sites;
+}
+
+void read_outer(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  OuterConfig& outer = config.outer;
+  if (!outer.enabled()) {
+    for (const Key& key : run_schema().keys())
+      if (key.path.starts_with("outer.") && key.path != kSites && values.given(key.path))
+        report.note(values.spelled(key.path), concat("has no effect with ", kSites, " 1"));
+    return;
+  }
+  const OuterAlgorithm& row = *find_outer_algorithm(values.word(kAlgorithm));
+  const auto number = [&](const char* key, double automatic) {
+    return values.is_auto(key) ? automatic : values.number(key);
+  };
+  outer.algorithm = row.name;
+  outer.period = values.integer(kPeriod);
+  outer.lr = number(kRate, row.lr);
+  outer.momentum = number(kMomentum, row.momentum(outer.sites));
+  outer.nesterov =
+      values.is_auto(kNesterov) ? outer.momentum > 0 && row.nesterov : values.flag(kNesterov);
+  outer.warmup_steps = values.integer(kWarmup);
+  if (outer.nesterov && outer.momentum == 0)
+    report.error(values.spelled(kNesterov), concat("needs ", kMomentum, " above 0"));
+  if (read_compressor(values, kCompression, outer.compression, report) != nullptr)
+    check_compressor_layout(values, kCompression, config, outer.compression, report);
+  check_run(values, config, report);
+}
+
+bool has_default_momentum(const OuterConfig& outer) {
+  return outer.momentum == find_outer_algorithm(outer.algorithm)->momentum(outer.sites);
+}
+
+Json outer_to_json(const OuterConfig& outer) {
+  if (!outer.enabled()) return {{"sites", 1}};
+  return {{"sites", outer.sites},
+          {"algorithm", outer.algorithm},
+          {"period", outer.period},
+          {"lr", outer.lr},
+          {"momentum", outer.momentum},
+          {"nesterov", outer.nesterov},
+          {"warmup_steps", outer.warmup_steps},
+          {"compression", compressor_to_json(outer.compression)}};
+}
+
+}  // namespace trireme
