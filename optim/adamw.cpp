@@ -26,6 +26,7 @@ void AdamW::update(Ctx& ctx, const UpdatePart& part) const {
               .eps = eps,
               .weight_decay = part.weight_decay,
               .decoupled = decoupled(),
+              .frozen_after = frozen_after(ctx.step),
               .rounding = part.rounding,
               .index = part.index});
 }

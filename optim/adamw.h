@@ -20,6 +20,7 @@ class AdamW : public Optimizer {
 
  protected:
   virtual bool decoupled() const { return true; }
+  virtual int64_t frozen_after(int64_t /*step*/) const { return 0; }  // AdamWArgs::frozen_after
 };
 
 class Adam final : public AdamW {

@@ -128,4 +128,10 @@ std::vector<FlatOptimizer::State> FlatOptimizer::states() const {
 
 Tensor FlatOptimizer::master() const { return has_master() ? storage_.whole(0) : Tensor(); }
 
+Tensor FlatOptimizer::first_moment() const {
+  for (const State& state : states())
+    if (state.kind == kKindExpAvg) return state.flat;
+  return {};
+}
+
 }  // namespace trireme

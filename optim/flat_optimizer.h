@@ -40,7 +40,9 @@ class FlatOptimizer {
   };
   std::vector<State> states() const;
   bool has_master() const;
-  Tensor master() const;  // of states(); absent if there is none
+  // Arrays of states(); absent if there is none.
+  Tensor master() const;
+  Tensor first_moment() const;
 
  private:
   struct Segment {   // contiguous part of one parameter

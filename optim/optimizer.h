@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,7 +61,14 @@ class Optimizer {
   // True if update() needs each parameter of two or more dimensions as one range. Layouts that
   // split matrices are then refused.
   virtual bool needs_matrices() const { return false; }
-  // Updates part.param, part.master and part.states in place.
+  // For optimizers that let ranks exchange the first moment, m = beta m + (1 - beta) g, in place of
+  // g from a step of the run on: kKindExpAvg, which must be linear in g from then on.
+  struct MomentExchange {
+    double beta = 0;
+    int64_t from_step = 0;
+  };
+  virtual std::optional<MomentExchange> moment_exchange() const { return {}; }
+  // Updates part.param, part.master and part.states in place. ctx.step: of the run, from 0.
   virtual void update(Ctx& ctx, const UpdatePart& part) const = 0;
 };
 

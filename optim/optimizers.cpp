@@ -6,6 +6,7 @@
 #include "optim/adamw.h"
 #include "optim/config.h"
 #include "optim/lion.h"
+#include "optim/onebit_adam.h"
 #include "optim/sgd.h"
 
 namespace trireme {
@@ -22,11 +23,12 @@ constexpr OptimizerRow kOptimizers[] = {
     {"Adam", make<Adam>, "Adam adds the weight decay to the gradient", "AdamW"},
     {"SGD", make<Sgd>, ""},
     {"Lion", make<Lion>, "Lion updates by the sign of the momentum"},
+    {"OneBitAdam", make<OneBitAdam>,
+     "OneBitAdam is AdamW whose ranks exchange compressed momentum"},
 };
 
 constexpr const char* kUnavailableOptimizers[] = {
-    "Lamb",       "Muon",   "Adagrad", "OneBitAdam", "ZeroOneAdam",
-    "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD",      "SOAP"};
+    "Lamb", "Muon", "Adagrad", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD", "SOAP"};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include "parallel/gradient_sync.h"
 
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -207,6 +208,59 @@ void GradientSync::sum_compressed() {
   }
 }
 
+void GradientSync::send_moments(std::function<ConstTensor()> moment, double clip) {
+  TRIREME_CHECK(compression_ != nullptr && compression_->moment_beta() > 0 &&
+                    store_.sharding().stage == 0 &&
+                    !compressed_[static_cast<size_t>(Region::kExpert)],
+                "moments are exchanged at ZeRO stage 0, compressed, without experts");
+  moment_ = std::move(moment);
+  clip_ = clip;
+}
+
+// Scales gradients to the largest norm. All ranks scale by the same factor.
+void GradientSync::clip_replicas() {
+  const Activation squares = ctx_.allocate("gradient_sync.replica_squares", DType::kF64, {1});
+  fill_zero(ctx_, *squares);
+  for (const FlatRange& range : store_.counted_ranges())
+    sum_of_squares(ctx_, *squares, gradients().slice(0, range.begin, range.end));
+  if (ctx_.planning()) return;
+  // The gradients of R replicas are parts of the mean, R times smaller than a replica's own; all
+  // ranks of a replica have the same.
+  double replicas_squares = 0;
+  if (const auto& its = compressed_[static_cast<size_t>(Region::kDense)])
+    replicas_squares = to_host<double>(ctx_, *squares).front() * its->groups.outer->size() /
+                       its->groups.inner->size();
+  const double norm = std::sqrt(groups_.world.all_reduce_scalar(replicas_squares, ReduceOp::kSum));
+  if (norm > clip_)
+    scale(ctx_, gradients(), gradients(), clip_ / (norm + 1e-6), FactorRounding::kProduct);
+}
+
+// Adds factor times the moment to this rank's compressed parts of the gradients.
+void GradientSync::add_moment(const CompressedSum& its, double factor) {
+  for (const CompressionState::Piece& piece : its.sum.state.pieces())
+    for (const CompressionState::Encoder& e : piece) {
+      if (e.part.exact) continue;
+      const FlatRange range = e.part.range();
+      const Activation scaled =
+          ctx_.allocate("gradient_sync.moment", store_.gradient_dtype(), Shape{range.size()});
+      if (ctx_.planning()) continue;
+      const Tensor part = gradients().slice(0, range.begin, range.end);
+      scale(ctx_, *scaled, moment_().slice(0, range.begin, range.end), factor,
+            FactorRounding::kProduct);
+      add(ctx_, part, part, *scaled);
+    }
+}
+
+void GradientSync::sum_moments() {
+  const double beta = compression_->moment_beta(), factor = beta / (1 - beta);
+  const auto& its = compressed_[static_cast<size_t>(Region::kDense)];
+  if (clip_ > 0) clip_replicas();
+  if (its) add_moment(*its, factor / its->groups.outer->size());
+  sum_compressed();
+  if (its) add_moment(*its, -factor);
+  sent_moments_ = !ctx_.planning();
+}
+
 // Completes the exact sums.
 void GradientSync::finish_exactly() {
   for (Pending& pending : pending_) finish_reduction(pending);
@@ -227,11 +281,15 @@ void GradientSync::finish_compressed(const ConstTensor& loss) {
     add_tied_stages(store_.gradient_map());
   }
   if (!may_encode(loss)) return sum_over(&SumGroups::outer);
-  sum_compressed();
+  if (moment_)
+    sum_moments();
+  else
+    sum_compressed();
   if (!ctx_.planning()) share_in_replicas();
 }
 
 void GradientSync::finish(const ConstTensor& loss) {
+  sent_moments_ = false;
   std::optional<Arena::Region> scratch;  // exact steps of a run with compression need none
   if (compression_ != nullptr) scratch.emplace(ctx_.arena, "compressed gradients");
   const bool plans = ctx_.planning() && compression_ != nullptr;

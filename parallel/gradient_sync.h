@@ -11,6 +11,8 @@
 // (CompressedAllReduce), so that both stages have the same numbers.
 #pragma once
 
+#include <functional>
+
 #include "engine/ops/context.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/groups.h"
@@ -43,6 +45,19 @@ class GradientSync {
   // and all ranks see what is not finite. On a GPU the host waits for this norm.
   void finish(const ConstTensor& loss);
 
+  // Compressed steps exchange the first moment of an optimizer, m = beta m + (1 - beta) g with
+  // beta = GradientCompression::moment_beta() > 0, in place of g: ranks encode
+  // g + beta / (1 - beta) m / replicas, and what they get is g such that the new m is the decoded
+  // sum times 1 - beta (1-bit Adam, Tang et al. 2021). m changes slowly, so that what a step leaves
+  // out is sent soon, but this g has the error of m times 1 / (1 - beta), so that its norm says
+  // nothing about the gradients. clip: maximum of the root mean square of the replicas' gradient
+  // norms, to which gradients are scaled before they are encoded; 0: none. moment(): the whole
+  // moment, in the dtype of gradients, laid out as gradients. Call before the first planning run;
+  // ZeRO stage 0, no experts.
+  void send_moments(std::function<ConstTensor()> moment, double clip);
+  // Whether the last step's gradients have been exchanged in this way.
+  bool sent_moments() const { return sent_moments_; }
+
   // Time that the caller waited for reductions in the last finished step.
   double exposed_seconds() const { return exposed_seconds_; }
 
@@ -52,12 +67,22 @@ class GradientSync {
     WholeStoreBlock whole;  // stages 2 and 3
     std::vector<Work> work;
   };
+  struct CompressedSum {
+    CompressedSum(Communicator& ranks, Region region, GradientCompression::RegionSum& its, Ctx& ctx)
+        : sum(its), groups(ranks, region, its.levels), all_reduce(*groups.outer, its.state, ctx) {}
+    const GradientCompression::RegionSum& sum;
+    SumGroups groups;
+    CompressedAllReduce all_reduce;
+  };
   void add_parts(int block);
   void add_tied_stages(const ShardMap& reduced);
   bool compresses() const;
   bool may_encode(const ConstTensor& loss);
   void sum_over(std::unique_ptr<Communicator> SumGroups::*level);
   void sum_compressed();
+  void sum_moments();
+  void clip_replicas();
+  void add_moment(const CompressedSum& its, double factor);
   void share_in_replicas();
   void sum_exactly(int block);
   void finish_exactly();
@@ -74,16 +99,12 @@ class GradientSync {
   GradientCompression* compression_;
   std::array<std::unique_ptr<GradientReducer>, kRegions> reducers_;  // stage 0
   // With compression, by region; null where its parameters are on one rank.
-  struct CompressedSum {
-    CompressedSum(Communicator& ranks, Region region, GradientCompression::RegionSum& its, Ctx& ctx)
-        : sum(its), groups(ranks, region, its.levels), all_reduce(*groups.outer, its.state, ctx) {}
-    const GradientCompression::RegionSum& sum;
-    SumGroups groups;
-    CompressedAllReduce all_reduce;
-  };
   std::array<std::unique_ptr<CompressedSum>, kRegions> compressed_;
-  std::vector<Pending> pending_;   // reductions in progress, oldest first
-  std::vector<bool> accumulated_;  // stages 2 and 3: blocks whose shard holds a sum already
+  std::vector<Pending> pending_;         // reductions in progress, oldest first
+  std::vector<bool> accumulated_;        // stages 2 and 3: blocks whose shard holds a sum already
+  std::function<ConstTensor()> moment_;  // empty: gradients are exchanged
+  double clip_ = 0;
+  bool sent_moments_ = false;
   double waiting_seconds_ = 0;
   double exposed_seconds_ = 0;
 };

@@ -32,6 +32,8 @@ struct CompressionConfig {
 struct GradientCompressionConfig : CompressionConfig {
   CompressionScope scope = CompressionScope::kReplicas;
   int64_t warmup_steps = 0;  // first steps of the run, in which sums are exact
+  // Decay rate of the first moment that is exchanged in place of gradients; 0: gradients.
+  double moment_beta = 0;
 };
 
 }  // namespace trireme

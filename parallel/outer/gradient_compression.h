@@ -30,6 +30,7 @@ class GradientCompression {
   int64_t bytes() const;
   void allocate(Ctx& ctx);  // residuals of zero
   bool compresses(int64_t step) const { return step >= config_.warmup_steps; }
+  double moment_beta() const { return config_.moment_beta; }
   // nullptr: the region has no trained parameters, or one rank holds them.
   RegionSum* region(Region region) { return sums_[static_cast<size_t>(region)].get(); }
   const RegionSum* region(Region region) const { return sums_[static_cast<size_t>(region)].get(); }

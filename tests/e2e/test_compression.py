@@ -62,10 +62,13 @@ class Compression(tiny_run.RunTest):
         process.communicate(timeout=240)
 
     def test_a_killed_run_ends_with_the_same_bits(self):
-        for method, options in (("quantize", {"bits": 1, "block": 16}), ("powersgd", {"rank": 2})):
+        adam = {"type": "OneBitAdam", "params": {"lr": 5e-3, "freeze_step": 8}}
+        for method, changes in (
+                ("quantize", {"compression": gradients("quantize", warmup_steps=3, bits=1, block=16)}),
+                ("powersgd", {"compression": gradients("powersgd", warmup_steps=3, rank=2)}),
+                ("moments", {"compression": gradients("quantize", bits=1, block=16), "optimizer": adam})):
             with self.subTest(method):
-                changes = {"compression": gradients(method, warmup_steps=3, **options),
-                           "checkpoint": {"save_interval": 5, "keep_last": 2}, "train_steps": STEPS}
+                changes.update({"checkpoint": {"save_interval": 5, "keep_last": 2}, "train_steps": STEPS})
                 self.configure(output_dir=f"whole-{method}", **changes)
                 self.pretrain("--ranks", 2, timeout=300)
                 self.configure(output_dir="run", **changes)
@@ -120,6 +123,21 @@ class Compression(tiny_run.RunTest):
         self.assert_refused("pretrain", "--config", "run.json", "--ranks", 4, "--set", "parallel.tensor_model_parallel_size=2",
                             says=[": use another method", "or set min_bytes above"])
         self.run_on_four(f"{METHOD}=top_k", "compression.gradients.block=4", "output_dir=narrow")
+
+    def test_moments(self):
+        """Replicas exchange the moments of OneBitAdam in 1 bit after its warm-up, in which sums are exact."""
+        adam = {"type": "OneBitAdam", "params": {"lr": 5e-3, "freeze_step": 5, "cuda_aware": False, "comm_backend_name": "nccl"}}
+        self.configure(train_steps=8, optimizer=adam, compression=gradients("quantize", block=16))
+        config = ("pretrain", "--config", "run.json", "--ranks", 2)
+        self.assert_refused(*config, "--set", "zero_optimization.stage=1",
+                            says="OneBitAdam needs whole moments: set zero_optimization.stage to 0, got 1")
+        self.assert_refused(*config, "--set", "optimizer.state_dtype=bf16", says="set optimizer.state_dtype to fp32")
+        self.trireme(*config, "--set", "zero_optimization.stage=0", "--set", "optimizer.state_dtype=fp32")
+        sent = [record["comm_all_to_all_bytes"] for record in self.records()]
+        pieces = [MATRICES[:6], MATRICES[6:]]  # halves of the elements
+        norms = 5 * HIDDEN * 4
+        codes = sum(padded(4 * rows * columns // 16) + padded(rows * columns // 8) for piece in pieces for rows, columns in piece)
+        self.assertEqual(sent, 5 * [0] + 3 * [2 * (codes + norms)])
 
     def test_nodes_of_different_sizes(self):
         """Of three ranks two are on the first node."""

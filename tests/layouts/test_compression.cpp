@@ -5,6 +5,7 @@
 #include <limits>
 #include <mutex>
 
+#include "optim/onebit_adam.h"
 #include "tests/layouts/resumed_run.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
@@ -172,6 +173,107 @@ TEST(Compression, NodesAreSites) {
   RunConfig plain = config_of(c);
   plain.compression.enabled = false;
   EXPECT_EQ(layout_difference(run_on_nodes(c, 4), run_training(plain, false, {}), c.dtype), "");
+}
+
+// 1-bit Adam whose second moment is frozen after the first of three steps.
+RunConfig moments_config(LayoutCase c, const CompressionOptions& options, double clip,
+                         bool compressed = true) {
+  c.compression = compression(options);
+  c.compression.warmup_steps = 1;
+  RunConfig config = config_of(c);
+  config.train_steps = 3;
+  config.gradient_clipping = clip;
+  config.compression.enabled = compressed;
+  OneBitAdam rule;
+  rule.freeze_step = 1;
+  rule.eps = 1e-4;
+  config.compression.moment_beta = rule.betas.first;
+  config.optimizer.rule = rule.clone();
+  return config;
+}
+
+LayoutResult run_moments(const LayoutCase& c, const CompressionOptions& options, double clip,
+                         bool compressed = true) {
+  return run_training(moments_config(c, options, clip, compressed), c.packed, {});
+}
+
+TEST(Compression, MomentsDoNotDependOnTheLayoutOfAReplica) {
+  const CompressionOptions options{.bits = 1, .block = 8};
+  for (const LayoutCase& c :
+       {layout(2, 2, 1, 1), layout(2, 1, 2, 1), layout(2, 1, 1, 2), layout(4, 2, 1, 1, true)})
+    for (const double clip : {0.0, 0.1}) {
+      LayoutCase of_gpt2 = c;
+      of_gpt2.llama = false;
+      EXPECT_EQ(layout_difference(run_moments(of_gpt2, options, clip),
+                                  run_moments(one_rank_each(of_gpt2), options, clip), c.dtype),
+                "")
+          << c.name() << ", clip " << clip;
+    }
+}
+
+// Without loss it is AdamW with a frozen second moment, clipped by another norm.
+TEST(Compression, MomentsAreExactWhereNothingIsLeftOut) {
+  const LayoutCase c = layout(2, 1, 1, 2);
+  const CompressionOptions all{.method = "top_k", .ratio = 1.0, .block = 8};
+  const LayoutResult exact = run_moments(c, all, 0, false);
+  EXPECT_EQ(layout_difference(run_moments(c, all, 0), exact, c.dtype), "");
+  EXPECT_NE(layout_difference(run_moments(c, all, 0.1), exact, c.dtype), "");
+  EXPECT_NE(layout_difference(run_moments(c, {.bits = 1, .block = 8}, 0), exact, c.dtype), "");
+}
+
+// With 1 bit the new moment has one magnitude in each block: nothing else is added to it.
+TEST(Compression, MomentsAreWhatIsDecoded) {
+  const RunConfig config = moments_config(layout(2, 1, 1, 1), {.bits = 1, .block = 8}, 0.1);
+  on_ranks(config, {}, [&](LayoutRank& rank) {
+    for (int64_t step = 0; step < 3; ++step) rank.train(step, false);
+    const ParameterStore& store = rank.state.store;
+    const std::vector<double> moment = to_doubles(rank.state.optimizer.first_moment());
+    for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+      const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+      if (spec.name != "model.layers.3.mlp.up_proj.weight") continue;
+      const auto* const first = moment.data() + store.range(h).begin;
+      for (int64_t i = 0; i < spec.shape.numel(); ++i)
+        ASSERT_NEAR(std::abs(first[i]), std::abs(first[i - i % 8]), 1e-15) << i;
+    }
+  });
+}
+
+// Replicas with the same gradients are clipped as their mean is.
+TEST(Compression, MomentsAreClippedByTheNormOfReplicas) {
+  const CompressionOptions all{.method = "top_k", .ratio = 1.0, .block = 8};
+  const auto trained = [&](bool compressed) {
+    std::vector<double> values;
+    on_ranks(moments_config(layout(2, 1, 1, 1), all, 0.01, compressed), {}, [&](LayoutRank& rank) {
+      for (int64_t step = 0; step < 3; ++step) {
+        int& replica = rank.groups.layout.dp.index;
+        const int own = std::exchange(replica, 0);
+        const std::vector<MicroBatch> same = rank.batches(step, false);
+        replica = own;
+        rank.step.run(step, same, rank.plan);
+      }
+      if (rank.world.rank() == 0) values = to_doubles(rank.state.store.flat_values());
+    });
+    return values;
+  };
+  const std::vector<double> exact = trained(false), got = trained(true);
+  for (size_t i = 0; i < exact.size(); ++i) ASSERT_NEAR(got[i], exact[i], 1e-9) << i;
+}
+
+// Finite gradients that are too large to encode are clipped as in other steps.
+TEST(Compression, MomentsThatCannotBeSentAreClipped) {
+  const RunConfig config = moments_config(layout(2, 1, 1, 1), {.bits = 1, .block = 8}, 1);
+  on_ranks(config, {}, [](LayoutRank& rank) {
+    rank.train(0, false);
+    ParameterStore& store = rank.state.store;
+    for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
+      if (store.specs()[static_cast<size_t>(h)].name == "lm_head.weight")
+        for (double& value : std::span(store.value(h).as<double>(), 61 * 32)) value *= 1e20;
+    const StepResult result = rank.train(1, false);
+    EXPECT_FALSE(result.skipped);
+    EXPECT_GT(result.grad_norm, 1e15);
+    for (const double m : to_doubles(rank.state.optimizer.first_moment()))
+      ASSERT_LT(std::abs(m), 1);
+  });
 }
 
 TEST(Compression, LeavesOneReplicaExact) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "optim/optimizer.h"
 #include "parallel/config_keys.h"
 #include "training/config/compressor_options.h"
 
@@ -10,17 +11,18 @@ namespace {
 
 constexpr const char *kGradients = "compression.gradients",
                      *kMethod = "compression.gradients.method",
-                     *kScope = "compression.gradients.scope",
+                     *kBits = "compression.gradients.bits", *kScope = "compression.gradients.scope",
                      *kWarmup = "compression.gradients.warmup_steps";
 constexpr const char *kAll = "all", *kInterNode = "inter_node";
 constexpr double kMaxWarmupSteps = 1e12;
 
 // Refuses what compressed gradients do not work with.
 void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  const bool by_optimizer = !values.given(kMethod);  // an optimizer that exchanges moments
   const auto refuse = [&](const std::string& reason) {
-    report.error(values.spelled(kMethod), reason);
+    report.error(values.spelled(by_optimizer ? "optimizer.type" : kMethod), reason);
   };
-  if (config.zero.stage > 1)
+  if (config.zero.stage > 1 && config.compression.moment_beta == 0)
     refuse(concat("needs zero_optimization.stage 0 or 1, got ", config.zero.stage));
   if (config.dtype == DType::kF16)
     refuse(
@@ -29,8 +31,31 @@ void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport
   check_compressor_layout(values, kGradients, config, config.compression, report);
   const ParallelSizes& sizes = config.parallel;
   const bool by_node = config.compression.scope == CompressionScope::kNodes;
-  if (sizes.dp == 1 && !(by_node && sizes.cp > 1))
+  if (sizes.dp == 1 && !(by_node && sizes.cp > 1) && !by_optimizer)
     report.note(values.spelled(kMethod), concat("has no effect with ", key::kData, " 1"));
+}
+
+// The optimizer's moments are exchanged in place of gradients.
+void read_moments(const ConfigValues& values, const Optimizer::MomentExchange& moments,
+                  RunConfig& config, ConfigReport& report) {
+  GradientCompressionConfig& gradients = config.compression;
+  const auto refuse = [&](const std::string& reason) {
+    report.error(values.spelled("optimizer.type"),
+                 concat(config.optimizer.rule->name(), " ", reason));
+  };
+  if (values.given(kWarmup) && gradients.warmup_steps != moments.from_step)
+    report.error(
+        values.spelled(kWarmup),
+        concat(gradients.warmup_steps, " differs from optimizer.params.freeze_step ",
+               moments.from_step, ", after which ", config.optimizer.rule->name(), " compresses"));
+  gradients.warmup_steps = moments.from_step;
+  gradients.moment_beta = moments.beta;
+  if (config.zero.stage > 0)
+    refuse(
+        concat("needs whole moments: set zero_optimization.stage to 0, got ", config.zero.stage));
+  if (config.optimizer.state_dtype == DType::kBF16)
+    refuse("needs exact moments: set optimizer.state_dtype to fp32");
+  if (config.model.moe.experts > 0) refuse("is not supported with experts");
 }
 
 }  // namespace
@@ -53,14 +78,19 @@ void add_compression_keys(Schema& s) {
 
 void read_compression(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   GradientCompressionConfig& gradients = config.compression;
-  if (read_compressor(values, kGradients, gradients, report) == nullptr) {
+  const auto moments = config.optimizer.rule->moment_exchange();
+  const bool chosen = read_compressor(values, kGradients, gradients, report) != nullptr;
+  if (!chosen && (!moments || values.given(kMethod))) {
     for (const char* path : {kScope, kWarmup})
       if (values.given(path)) report.error(values.spelled(path), concat("needs a ", kMethod));
     return;
   }
+  gradients.enabled = true;
+  if (moments && !values.given(kBits)) gradients.options.bits = 1;
   gradients.scope =
       values.word(kScope) == kInterNode ? CompressionScope::kNodes : CompressionScope::kReplicas;
   gradients.warmup_steps = values.integer(kWarmup);
+  if (moments) read_moments(values, *moments, config, report);
   check_run(values, config, report);
 }
 

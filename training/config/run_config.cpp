@@ -205,11 +205,11 @@ RunConfig read_checked(Json json, int world_size, ConfigReport& report,
   read_length(values, config, report);
   read_precision(values, config, report);
   read_float8(values, config, report);
-  read_compression(values, config, report);
   read_places(values, config, report);
   read_data(values, config, report);
   read_train_steps(values, config, report, sequences);
   read_optimizer(values, config, report);
+  read_compression(values, config, report);
   read_outer(values, config, report);
   read_scheduler(values, config, report);
   read_machine(values, config, report);

@@ -136,6 +136,9 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
       sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap},
             state.compression.get()) {
   ParameterStore& store = state.store;
+  if (state.compression != nullptr && config.compression.moment_beta > 0)
+    sync_.send_moments([&state] { return state.optimizer.first_moment(); },
+                       config.gradient_clipping);
   store.attach(groups, ctx, config.zero.prefetch);
   // Each gradient element enters the norm on the one rank that owns it.
   for (const FlatRange& range : store.counted_ranges())
@@ -246,7 +249,7 @@ void TrainStep::reduce_and_update(int64_t step) {
   const int used = state_.model.routers() != nullptr ? kSumCount : kRouters;
   if (groups_.world.size() > 1) groups_.world.all_reduce(sums(0, used));
   StepDecision decision;
-  decision.clip = config_.gradient_clipping;
+  decision.clip = sync_.sent_moments() ? 0 : config_.gradient_clipping;
   decision.learning_rate = rate(step);
   decision.dynamic_scale = config_.dtype == DType::kF16 && config_.loss_scale.static_scale == 0.0;
   decision.loss_scale = config_.loss_scale;

@@ -20,9 +20,10 @@ struct AdamWArgs {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.0;
   double lr_multiplier = 1.0;  // of these elements: factor of StepScalars::learning_rate
   bool decoupled =
-      true;              // AdamW (Loshchilov & Hutter 2019); false: L2 added to the gradient (Adam)
-  RandomKey rounding{};  // key of the stochastic rounding
-  ElementIndex index{};  // global index of the range's elements
+      true;  // AdamW (Loshchilov & Hutter 2019); false: L2 added to the gradient (Adam)
+  int64_t frozen_after = 0;  // above 0: v does not change, and is that of this count
+  RandomKey rounding{};      // key of the stochastic rounding
+  ElementIndex index{};      // global index of the range's elements
 };
 
 // Members as in AdamWArgs.

@@ -11,7 +11,8 @@ namespace trireme {
 // element, with g = grad * grad_multiplier and lr = learning_rate * lr_multiplier:
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   p -= lr * (m / (1 - beta1^count) / (sqrt(v / (1 - beta2^count)) + eps) + weight_decay * p)
-// Adam adds weight_decay * p to g instead.
+// Adam adds weight_decay * p to g instead. With frozen_after v does not change, and frozen_after
+// replaces the count in its correction (1-bit Adam, Tang et al. 2021).
 //   param  (n)  any float dtype
 //   master (n)  float32, optional, for a bf16 or f16 param: p is kept in `master` if present, and
 //               param is master rounded to nearest

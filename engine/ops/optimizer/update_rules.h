@@ -38,12 +38,14 @@ struct AdamWRule {
     F step;                              // lr / (1 - beta1^count)
     F inverse_sqrt_bias2;                // 1 / sqrt(1 - beta2^count)
     F decay;                             // decoupled: lr * weight_decay; else weight_decay
-    bool decoupled;
+    bool decoupled, frozen;
   };
 
   template <class F>
   TRIREME_HOST_DEVICE static Coefficients<F> coefficients(const Args& args, const StepScalars& s) {
     const double lr = s.learning_rate * args.lr_multiplier;
+    const bool frozen = args.frozen_after > 0;
+    const double bias2 = bias_correction(args.beta2, frozen ? args.frozen_after : s.count);
     return {
         .grad_multiplier = static_cast<F>(s.grad_multiplier),
         .beta1 = static_cast<F>(args.beta1),
@@ -52,9 +54,10 @@ struct AdamWRule {
         .one_minus_beta1 = static_cast<F>(1.0 - args.beta1),
         .one_minus_beta2 = static_cast<F>(1.0 - args.beta2),
         .step = static_cast<F>(lr / bias_correction(args.beta1, s.count)),
-        .inverse_sqrt_bias2 = static_cast<F>(1.0 / std::sqrt(bias_correction(args.beta2, s.count))),
+        .inverse_sqrt_bias2 = static_cast<F>(1.0 / std::sqrt(bias2)),
         .decay = static_cast<F>(args.decoupled ? lr * args.weight_decay : args.weight_decay),
         .decoupled = args.decoupled,
+        .frozen = frozen,
     };
   }
 
@@ -64,7 +67,7 @@ struct AdamWRule {
     g *= c.grad_multiplier;
     if (!c.decoupled) g += c.decay * p;
     m = c.beta1 * m + c.one_minus_beta1 * g;
-    v = c.beta2 * v + c.one_minus_beta2 * (g * g);
+    if (!c.frozen) v = c.beta2 * v + c.one_minus_beta2 * (g * g);
     const V update = m / (Math::square_root(v) * c.inverse_sqrt_bias2 + c.eps);
     if (c.decoupled) p -= c.decay * p;
     p -= c.step * update;

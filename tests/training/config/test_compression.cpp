@@ -84,6 +84,39 @@ TEST(CompressionConfig, RefusesWhatDoesNotFit) {
             "top_k or random_k");
 }
 
+TEST(CompressionConfig, OneBitAdamExchangesMoments) {
+  const std::vector<std::string> type{"optimizer.type=OneBitAdam",
+                                      "optimizer.params.freeze_step=7"};
+  const auto and_also = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), type.begin(), type.end());
+    return more;
+  };
+  const RunConfig config = read(type, 2);
+  EXPECT_TRUE(config.compression.enabled);
+  EXPECT_EQ(config.compression.options.bits, 1);
+  EXPECT_EQ(config.compression.warmup_steps, 7);
+  EXPECT_EQ(config.compression.moment_beta, 0.9);
+  const Json json = run_config_to_json(config);
+  EXPECT_EQ(run_config_to_json(read_run_config(json, 2)), json);
+  EXPECT_EQ(read_run_config(json, 2).compression.moment_beta, 0.9);
+  EXPECT_EQ(read(and_also({kMethod + "top_k"}), 2).compression.options.method, "top_k");
+  EXPECT_EQ(read(and_also({kMethod + "quantize"}), 2).compression.options.bits, 1);
+  EXPECT_FALSE(read(and_also({kMethod + "none"}), 2).compression.enabled);
+  EXPECT_TRUE(read(type, 1).notes.empty());
+  EXPECT_TRUE(refusal(and_also({"fp16.enabled=true"})).starts_with("optimizer.type: "));
+  EXPECT_EQ(refusal(and_also({kMethod + "top_k", "compression.gradients.warmup_steps=3"})),
+            "compression.gradients.warmup_steps: 3 differs from optimizer.params.freeze_step 7, "
+            "after which OneBitAdam compresses");
+  EXPECT_EQ(refusal(and_also({"zero_optimization.stage=1"})),
+            "optimizer.type: OneBitAdam needs whole moments: set zero_optimization.stage to 0, "
+            "got 1");
+  EXPECT_EQ(refusal(and_also({"optimizer.state_dtype=bf16"})),
+            "optimizer.type: OneBitAdam needs exact moments: set optimizer.state_dtype to fp32");
+  EXPECT_EQ(refusal({type[0], "optimizer.params.freeze_step=1.5"}),
+            "optimizer.params.freeze_step: 1.5 is not a whole number of steps");
+  EXPECT_NE(refusal({"optimizer.params.freeze_step=7"}), "");  // of AdamW
+}
+
 TEST(CompressionConfig, OneReplicaNeedsNone) {
   const std::vector<std::string> notes = read(with("quantize"), 1).notes;
   ASSERT_EQ(notes.size(), 1u);

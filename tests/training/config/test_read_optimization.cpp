@@ -102,7 +102,7 @@ TEST(RunConfig, LionHasBetasOfItsOwnAndNoMore) {
   EXPECT_EQ(betas({"optimizer.type=Lion", "adam_beta1=0.8"}), Json::array({0.8, 0.99}));
   EXPECT_EQ(betas({"optimizer.type=AdamW"}), Json::array({0.9, 0.95}));
   EXPECT_EQ(problem({"optimizer.type=Lion", "optimizer.params.eps=1e-6"}),
-            "optimizer.params.eps: needs optimizer.type AdamW or Adam, got Lion");
+            "optimizer.params.eps: needs optimizer.type AdamW, Adam or OneBitAdam, got Lion");
   EXPECT_EQ(problem({"optimizer.type=Lion", "sgd_momentum=0.9"}),
             "sgd_momentum: needs optimizer.type SGD, got Lion; see optimizer.params.betas");
   EXPECT_EQ(read({"optimizer.type=Lion", "optimizer.params.lr=2"}).notes.size(), 1u);

@@ -102,7 +102,8 @@ TEST(RunConfig, CrossChecks) {
             "optimizer.params.momentum: needs optimizer.type SGD, got AdamW; see "
             "optimizer.params.betas");
   EXPECT_EQ(problem({"optimizer.type=SGD", "optimizer.params.betas=[0.9,0.9]"}),
-            "optimizer.params.betas: needs optimizer.type AdamW, Adam or Lion, got SGD");
+            "optimizer.params.betas: needs optimizer.type AdamW, Adam, Lion or OneBitAdam, got "
+            "SGD");
   EXPECT_EQ(problem({"optimizer.type=SGD", "optimizer.params.nesterov=true"}),
             "optimizer.params.nesterov: needs optimizer.type SGD and a momentum above 0");
   EXPECT_EQ(problem({"data.data_path=null"}),

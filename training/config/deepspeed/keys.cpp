@@ -96,15 +96,14 @@ void add_optimizer_rows(DeepSpeedRows& rows) {
   rows.unavailable(params + ".maximize", {"false"}, "maximizing the objective");
   rows.no_effect(params,
                  {"torch_adam", "fused", "foreach", "capturable", "differentiable", "set_grad_none",
-                  "fp32_optimizer_states"},
+                  "fp32_optimizer_states", "cuda_aware", "comm_backend_name"},
                  "the update is one fused pass over the flat state");
   rows.refused(params + ".max_grad_norm", {"0"}, "write gradient_clipping");
-  rows.refused_each(
-      params,
-      {"freeze_step", "cuda_aware", "comm_backend_name", "var_freeze_step", "var_update_scaler",
-       "local_step_scaler", "local_step_clipper", "max_coeff", "min_coeff", "coeff_beta",
-       "factor_max", "factor_min", "factor_threshold", "muon_lr", "adam_lr", "ns_method"},
-      "it is a parameter of 1-bit Adam, 0/1 Adam, Lamb or Muon, which are not available");
+  rows.refused_each(params,
+                    {"var_freeze_step", "var_update_scaler", "local_step_scaler",
+                     "local_step_clipper", "max_coeff", "min_coeff", "coeff_beta", "factor_max",
+                     "factor_min", "factor_threshold", "muon_lr", "adam_lr", "ns_method"},
+                    "it is a parameter of 0/1 Adam, Lamb or Muon, which are not available");
   rows.unavailable("optimizer.legacy_fusion", {"false"}, "DeepSpeed's old fused optimizer");
 }
 

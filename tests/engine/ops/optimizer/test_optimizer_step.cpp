@@ -65,15 +65,17 @@ Expected plain_adamw(const Operands& o, const Values& grad, const StepScalars& s
                      const AdamWArgs& a) {
   Expected e{to_doubles(*o.p), to_doubles(*o.m), to_doubles(*o.v), {}, {}};
   const double lr = s.learning_rate * a.lr_multiplier, count = static_cast<double>(s.count);
+  const bool frozen = a.frozen_after > 0;
+  const double count2 = frozen ? static_cast<double>(a.frozen_after) : count;
   for (size_t i = 0; i < grad.size(); ++i) {
     double &p = e.p[i], &m = e.m[i], &v = e.v[i];
     double g = grad[i] * s.grad_multiplier;
     if (!a.decoupled) g += a.weight_decay * p;
     e.m_magnitude.push_back(std::abs(a.beta1 * m) + std::abs((1 - a.beta1) * g));
     m = a.beta1 * m + (1 - a.beta1) * g;
-    v = a.beta2 * v + (1 - a.beta2) * g * g;
+    if (!frozen) v = a.beta2 * v + (1 - a.beta2) * g * g;
     double change = m / (1 - std::pow(a.beta1, count)) /
-                    (std::sqrt(v / (1 - std::pow(a.beta2, count))) + a.eps);
+                    (std::sqrt(v / (1 - std::pow(a.beta2, count2))) + a.eps);
     if (a.decoupled) change += a.weight_decay * p;
     // m may cancel, and its error is divided by sqrt(v) like m itself.
     const double m_scale = std::abs(m) > 0 ? e.m_magnitude.back() / std::abs(m) : 1.0;
@@ -104,12 +106,14 @@ void check_adamw(const Config& c, int64_t n, const StepScalars& s, const AdamWAr
 
 TEST(AdamW, MatchesTheFormula) {
   const AdamWArgs decoupled{.beta2 = 0.95, .weight_decay = 0.1, .lr_multiplier = 0.5};
-  AdamWArgs coupled = decoupled;
+  AdamWArgs coupled = decoupled, frozen = decoupled;
   coupled.decoupled = false;
+  frozen.frozen_after = 3;
   for (const Config& c : kConfigs)
     for (int64_t n : kOddSizes) {
       check_adamw(c, n, {.grad_multiplier = 0.25, .learning_rate = 0.01, .count = 1}, decoupled);
       check_adamw(c, n, {.grad_multiplier = 3.0, .learning_rate = 0.1, .count = 7}, coupled);
+      check_adamw(c, n, {.grad_multiplier = 0.25, .learning_rate = 0.1, .count = 9}, frozen);
     }
 }
 
