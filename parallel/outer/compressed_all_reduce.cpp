@@ -1,6 +1,7 @@
 #include "parallel/outer/compressed_all_reduce.h"
 
 #include <chrono>
+#include <utility>
 
 #include "engine/ops/rows/transfer.h"
 
@@ -64,6 +65,7 @@ void CompressedAllReduce::start(const ConstTensor& data, int64_t round) {
       started_ ? " starts before the last one has finished" : " is not larger than the last one");
   if (!ctx_.planning()) round_ = round;
   started_ = true;
+  waiting_seconds_ = 0;
   const Tensor wire = state_.pieces_wire();
   int64_t begin = 0;
   for (size_t r = 0; r < state_.pieces().size(); ++r) {
@@ -87,11 +89,10 @@ void CompressedAllReduce::timed(const Wait& wait) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void CompressedAllReduce::finish(const Tensor& data) {
+void CompressedAllReduce::proceed(const Tensor& data) {
   check(data);
-  TRIREME_CHECK(started_, "compressed all-reduce: finish() without start()");
-  started_ = false;
-  waiting_seconds_ = 0;
+  TRIREME_CHECK(started_, "compressed all-reduce: proceed() without start()");
+  if (std::exchange(proceeded_, true)) return;
   timed([&] { work_.wait(); });
   const Tensor own_wires = state_.own_wires(), wire = state_.pieces_wire();
   const int64_t bytes = state_.own_bytes().front();
@@ -100,7 +101,16 @@ void CompressedAllReduce::finish(const Tensor& data) {
   encode(state_.own_piece(), own_wire(0), data);
   for (int r = 1; r < group_.size(); ++r) transfer(ctx_, own_wire(r), own_wire(0));
   if (!ctx_.planning())
-    timed([&] { group_.all_to_all_v(wire, state_.piece_bytes(), own_wires, state_.own_bytes()); });
+    work_ = group_.all_to_all_v_async(wire, state_.piece_bytes(), own_wires, state_.own_bytes());
+}
+
+void CompressedAllReduce::finish(const Tensor& data) {
+  check(data);
+  TRIREME_CHECK(started_, "compressed all-reduce: finish() without start()");
+  proceed(data);
+  timed([&] { work_.wait(); });
+  started_ = proceeded_ = false;
+  const Tensor wire = state_.pieces_wire();
   int64_t begin = 0;
   for (size_t r = 0; r < state_.pieces().size(); ++r) {
     const int64_t end = begin + state_.piece_bytes()[r];

@@ -31,6 +31,10 @@ class CompressedAllReduce {
   // than in the calls before. In a planning run this and finish() only plan their scratch, and the
   // state need not be allocated.
   void start(const ConstTensor& data, int64_t round);
+  // Phase 2 of start(), without waiting for its exchange. data: scratch until finish(), the same
+  // tensor as there. Collective; waits for phase 1, unless arrived() says that it is complete.
+  void proceed(const Tensor& data);
+  bool arrived() const { return work_.done(); }
   // Completes start(): every part of data = the sum. Collective; waits, which is added to
   // TimeCategory::kCommunication of the context's profile.
   void finish(const Tensor& data);
@@ -51,7 +55,7 @@ class CompressedAllReduce {
   CompressionState& state_;
   Ctx& ctx_;
   int64_t round_ = -1;
-  bool started_ = false;
+  bool started_ = false, proceeded_ = false;
   double waiting_seconds_ = 0;
   Work work_;
 };

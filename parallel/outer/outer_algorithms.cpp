@@ -6,11 +6,15 @@ namespace trireme {
 namespace {
 
 constexpr OuterAlgorithm kAlgorithms[] = {
-    {"average", "the mean of the sites' weights (Local SGD)", 1.0, [](int) { return 0.0; }, false},
+    {"average", "the mean of the sites' weights (Local SGD)", 1.0, [](int) { return 0.0; }, false,
+     false},
     // 1 - 1/S gives each site's update the weight that it would have alone.
     {"block_momentum", "momentum over the mean update (BMUF)", 1.0,
-     [](int sites) { return 1.0 - 1.0 / sites; }, true},
-    {"diloco", "SGD with Nesterov momentum on the mean update", 0.7, [](int) { return 0.9; }, true},
+     [](int sites) { return 1.0 - 1.0 / sites; }, true, false},
+    {"diloco", "SGD with Nesterov momentum on the mean update", 0.7, [](int) { return 0.9; }, true,
+     false},
+    {"streaming_diloco", "the same for groups of layers in turn, sent while training continues",
+     0.7, [](int) { return 0.9; }, true, true},
 };
 
 }  // namespace

@@ -8,6 +8,8 @@
 //   block momentum       BMUF with classical or Nesterov block momentum (Chen & Huo 2016): lr is
 //                        their block learning rate
 //   DiLoCo               SGD with Nesterov momentum (Douillard et al. 2023)
+//   streaming DiLoCo     the same for fragments of the weights at different steps, in rounds that
+//                        end while the sites continue (Douillard et al. 2025)
 // so that a row of the table is a name with the values that its paper recommends.
 #pragma once
 
@@ -22,6 +24,7 @@ struct OuterAlgorithm {
   double lr;                      // default
   double (*momentum)(int sites);  // default
   bool nesterov;                  // default, where the momentum is above 0
+  bool streams;                   // fragments, overlap and mixing by default
 };
 std::span<const OuterAlgorithm> outer_algorithms();
 const OuterAlgorithm* find_outer_algorithm(const std::string& name);  // nullptr: none

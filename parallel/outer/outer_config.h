@@ -16,12 +16,21 @@ struct OuterConfig {
   double lr = 0.7, momentum = 0.9;
   bool nesterov = true;
   int64_t warmup_steps = 0;  // first steps of the run: after each, the weights become their mean
+  // Groups of layers whose rounds begin at different steps of the period (streaming DiLoCo).
+  int fragments = 1;
+  int64_t overlap_steps = 0;      // a round ends so many steps after it begins
+  double mixing = 0;              // weight of a site's own weights in those it continues from
   CompressionConfig compression;  // of the updates that sites exchange
 
   bool enabled() const { return sites > 1; }
-  // Whether a round follows step number `step`, from 1, of a run of `steps`.
-  bool is_round(int64_t step, int64_t steps) const {
-    return enabled() && (step <= warmup_steps || step % period == 0 || step == steps);
+  // Steps after which all fragments have a round that ends at once: those of the warm-up, and the
+  // last one.
+  bool is_joint(int64_t step, int64_t steps) const {
+    return enabled() && (step <= warmup_steps || step == steps);
+  }
+  // Whether a round of the fragment begins after step number `step`, from 1, of a run of `steps`.
+  bool is_round(int64_t step, int64_t steps, int fragment = 0) const {
+    return is_joint(step, steps) || (enabled() && step % period == fragment * period / fragments);
   }
 };
 

@@ -13,74 +13,108 @@ std::unique_ptr<Compressor> compressor_of_updates(const CompressionConfig& confi
   return make_compressor(config.options);
 }
 
+// Parts of the parameters of a region in `range`.
 std::vector<CompressedPart> parts_of(const ParameterStore& store, Region region,
-                                     const Compressor& compressor, const CompressionConfig& config,
-                                     uint64_t seed) {
+                                     const FlatRange& range, const Compressor& compressor,
+                                     const CompressionConfig& config, uint64_t seed) {
+  std::vector<CompressedPart> parts;
   try {
-    return region_parts(store, region, config.enabled ? &compressor : nullptr, config.min_bytes,
-                        seed);
+    parts =
+        region_parts(store, region, config.enabled ? &compressor : nullptr, config.min_bytes, seed);
   } catch (const InputError& e) {
     fail_input("outer.compression: ", e.what());
   }
+  std::erase_if(parts, [&](const CompressedPart& part) {
+    return part.offset < range.begin || part.offset >= range.end;
+  });
+  return parts;
+}
+
+// Number of the layer in a parameter's name, "model.layers.3.mlp.up_proj.weight" or
+// "transformer.h.3.mlp.c_fc.weight"; -1: it belongs to no layer.
+int64_t layer_of(const std::string& name) {
+  for (size_t at = name.find('.'); at != std::string::npos; at = name.find('.', at + 1)) {
+    const size_t end = name.find_first_not_of("0123456789", at + 1);
+    if (end != std::string::npos && end > at + 1 && name[end] == '.')
+      return std::stoll(name.substr(at + 1, end - at - 1));
+  }
+  return -1;
+}
+
+int fragment_of(const ParameterStore& store, int block, int64_t layers, int fragments) {
+  for (const ParameterSpec& spec : store.specs())
+    if (spec.block == block)
+      return static_cast<int>(std::max<int64_t>(0, layer_of(spec.name)) * fragments / layers);
+  return 0;
 }
 
 }  // namespace
 
 OuterState::OuterState(const OuterConfig& config, const ParameterStore& store, const Layout& layout,
-                       bool sharded_weights, uint64_t seed)
-    : config_(config),
+                       int64_t layers, bool sharded_weights, uint64_t seed)
+    : open(static_cast<size_t>(config.fragments)),
+      config_(config),
       sharded_weights_(sharded_weights),
       dtype_(store.gradient_dtype()),
       compressor_(compressor_of_updates(config.compression)) {
   TRIREME_CHECK(config.enabled() && layout.site.size == config.sites, "state of ", layout.site.size,
                 " sites, configured are ", config.sites);
-  for (const Region region : kTrainedRegions) {
-    const FlatRange whole = store.region_range(region);
-    if (whole.size() == 0) continue;
-    const GroupCoord& rank = layout.of(region);
-    const auto cuts = cut_parts(parts_of(store, region, *compressor_, config.compression, seed),
-                                rank.size, *compressor_);
-    const auto own = static_cast<size_t>(rank.index);
-    std::vector<FlatRange> pieces = consecutive_pieces(cuts, whole);
-    const FlatRange piece = pieces[own];
-    const bool feedback = config.compression.enabled && config.compression.error_feedback;
-    regions_[static_cast<size_t>(region)] = std::make_unique<RegionState>(RegionState{
-        .pieces = std::move(pieces),
-        .piece = piece,
-        .exchange =
-            CompressionState(*compressor_, cuts[own], dtype_, layout.site, feedback, piece.begin)});
-  }
+  for (const Region region : kTrainedRegions)
+    for (int block = 0; block < store.blocks(); ++block)
+      add_unit(store, layout, region, block, layers, seed);
+}
+
+void OuterState::add_unit(const ParameterStore& store, const Layout& layout, Region region,
+                          int block, int64_t layers, uint64_t seed) {
+  const FlatRange range = store.block_range(block, region);
+  if (range.size() == 0) return;
+  const GroupCoord& rank = layout.of(region);
+  const auto cuts =
+      cut_parts(parts_of(store, region, range, *compressor_, config_.compression, seed), rank.size,
+                *compressor_);
+  const auto own = static_cast<size_t>(rank.index);
+  std::vector<FlatRange> pieces = consecutive_pieces(cuts, range);
+  const FlatRange piece = pieces[own];
+  const bool feedback = config_.compression.enabled && config_.compression.error_feedback;
+  units_.push_back(std::make_unique<Unit>(Unit{
+      .region = region,
+      .fragment = fragment_of(store, block, layers, config_.fragments),
+      .range = range,
+      .pieces = std::move(pieces),
+      .piece = piece,
+      .exchange =
+          CompressionState(*compressor_, cuts[own], dtype_, layout.site, feedback, piece.begin)}));
 }
 
 int OuterState::arrays() const {
-  return 2 + (config_.momentum > 0 ? 1 : 0) + (sharded_weights_ ? 1 : 0);
+  return 2 + (config_.momentum > 0 ? 1 : 0) + (config_.overlap_steps > 0 ? 1 : 0) +
+         (sharded_weights_ ? 1 : 0);
 }
 
 int64_t OuterState::bytes() const {
   int64_t total = 0;
-  for (const auto& its : regions_)
-    if (its != nullptr)
-      total += arrays() * its->piece.size() * dtype_size(dtype_) + its->exchange.bytes();
+  for (const auto& unit : units_)
+    total += arrays() * unit->piece.size() * dtype_size(dtype_) + unit->exchange.bytes();
   return total;
 }
 
 void OuterState::allocate(Ctx& ctx) {
-  for (size_t r = 0; r < regions_.size(); ++r) {
-    RegionState* const its = regions_[r].get();
-    if (its == nullptr) continue;
-    const int64_t n = its->piece.size(), width = dtype_size(dtype_);
-    buffers_[r] = Buffer("weights of the sites", arrays() * n * width, ctx.memory());
-    int64_t at = 0;
+  int64_t elements = 0;
+  for (const auto& unit : units_) elements += arrays() * unit->piece.size();
+  buffer_ = Buffer("weights of the sites", elements * dtype_size(dtype_), ctx.memory());
+  if (elements > 0) fill_zero(ctx, buffer_.tensor(dtype_, Shape{elements}));
+  int64_t at = 0;
+  for (const auto& unit : units_) {
+    const int64_t bytes = unit->piece.size() * dtype_size(dtype_);
     const auto next = [&] {
-      return buffers_[r].tensor(dtype_, Shape{n}, std::exchange(at, at + n * width));
+      return buffer_.tensor(dtype_, Shape{unit->piece.size()}, std::exchange(at, at + bytes));
     };
-    its->shared = next();
-    its->local = next();
-    if (config_.momentum > 0) its->momentum = next();
-    if (sharded_weights_) its->scratch = next();
-    for (const Tensor& array : {its->shared, its->local, its->momentum, its->scratch})
-      if (array.present()) fill_zero(ctx, array);
-    its->exchange.allocate(ctx);
+    unit->shared = next();
+    unit->update = next();
+    unit->own = config_.overlap_steps > 0 ? next() : unit->update;
+    if (config_.momentum > 0) unit->momentum = next();
+    if (sharded_weights_) unit->scratch = next();
+    unit->exchange.allocate(ctx);
   }
 }
 

@@ -1,9 +1,11 @@
 // Memory of an outer algorithm on one rank: the shared weights, their momentum, the update of this
-// site, and the compression of its exchange. Each is a piece (parallel/outer/weight_pieces.h) of
-// each region, in the dtype of gradients.
+// site, and the compression of its exchange, in the dtype of gradients.
+//
+// The weights are exchanged in units, one for each store block of a region, and of each unit the
+// ranks of a site have one piece each (parallel/outer/weight_pieces.h). Units belong to fragments:
+// layer l of L to fragment l F / L, all that is in no layer to fragment 0.
 #pragma once
 
-#include <array>
 #include <memory>
 
 #include "parallel/outer/compression_state.h"
@@ -13,43 +15,56 @@ namespace trireme {
 
 class OuterState {
  public:
-  struct RegionState {
+  struct Unit {
+    Region region;
+    int fragment;
+    FlatRange range;                // of the store block in the region
     std::vector<FlatRange> pieces;  // by rank of the site that holds the region
     FlatRange piece;                // this rank's
     CompressionState exchange;      // of this rank's piece, between the sites
-    // (n) elements of the piece each; momentum and scratch may be absent. `local` holds the update
-    // of the site in a round, and its own weights in OuterSync::with_shared_weights().
-    Tensor shared = {}, momentum = {}, local = {}, scratch = {};
+    // (n) elements of the piece each; momentum and scratch may be absent. `update` holds the update
+    // of the site from the beginning of a round, and the sum of those of all sites at its end;
+    // `own` the site's own weights in OuterSync::with_shared_weights(). Without overlap both have
+    // the same memory.
+    Tensor shared = {}, momentum = {}, update = {}, own = {}, scratch = {};
     ShardMap map() const { return ShardMap({piece}); }
   };
+  // Round of a fragment that has begun and not ended.
+  struct Open {
+    int64_t begun = -1;   // after this step; -1: none
+    bool summed = false;  // the exchange is complete: `update` of the units is the sum
+    // By site, 1 if its update is left out, else 0; then the sum of the squares of the updates. Of
+    // this site, and of all once the exchange is complete. In a loaded checkpoint: of its sites.
+    std::vector<double> report;
+  };
 
-  // Determines sizes only. layout: of the rank in its site; config.enabled() must be true.
-  // sharded_weights: StoredWeights::sharded. seed: of random choices. InputError if a parameter
-  // cannot be compressed in this layout.
+  // Determines sizes only. layout: of the rank in its site; config.enabled() must be true. layers:
+  // of the model. sharded_weights: StoredWeights::sharded. seed: of random choices. InputError if a
+  // parameter cannot be compressed in this layout.
   OuterState(const OuterConfig& config, const ParameterStore& store, const Layout& layout,
-             bool sharded_weights, uint64_t seed);
+             int64_t layers, bool sharded_weights, uint64_t seed);
 
   int64_t bytes() const;
   void allocate(Ctx& ctx);  // momentum and residuals of zero
   const OuterConfig& config() const { return config_; }
-  // nullptr: the region has no trained parameters.
-  RegionState* region(Region region) { return regions_[static_cast<size_t>(region)].get(); }
-  const RegionState* region(Region region) const {
-    return regions_[static_cast<size_t>(region)].get();
-  }
+  std::vector<std::unique_ptr<Unit>>& units() { return units_; }
+  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
 
+  std::vector<Open> open;  // by fragment
   // Whether the weights of the sites may differ from the shared ones. After loading: whether
-  // RegionState::local holds the site's own weights.
+  // Unit::own holds the site's own weights.
   bool apart = false;
 
  private:
   int arrays() const;
+  void add_unit(const ParameterStore& store, const Layout& layout, Region region, int block,
+                int64_t layers, uint64_t seed);
   OuterConfig config_;
   bool sharded_weights_;
   DType dtype_;
   std::unique_ptr<Compressor> compressor_;
-  std::array<std::unique_ptr<RegionState>, kRegions> regions_;
-  std::array<Buffer, kRegions> buffers_;
+  std::vector<std::unique_ptr<Unit>> units_;
+  Buffer buffer_;
 };
 
 }  // namespace trireme

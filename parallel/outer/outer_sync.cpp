@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <numeric>
 
 #include "engine/ops/optimizer/optimizer_step.h"
 #include "engine/ops/rows/elementwise.h"
@@ -13,57 +12,75 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kScalarsAt = 128;  // of the StepScalars in OuterSync::scalars_
+constexpr int kAll = -1;             // fragments
 
 }  // namespace
 
 OuterSync::OuterSync(const Groups& groups, Communicator& peers, ParameterStore& store,
                      OuterState& state, Ctx& ctx)
-    : groups_(groups), peers_(peers), store_(store), state_(state), ctx_(ctx) {
-  for (const Region region : kTrainedRegions)
-    if (state.region(region) != nullptr)
-      exchanges_[static_cast<size_t>(region)] = std::make_unique<Exchange>(
-          groups.of(region), peers, store, region, *state.region(region), ctx);
+    : groups_(groups),
+      peers_(peers),
+      store_(store),
+      state_(state),
+      ctx_(ctx),
+      reports_(static_cast<size_t>(state.config().fragments)) {
+  for (const auto& unit : state.units())
+    exchanges_.push_back(
+        std::make_unique<Exchange>(groups.of(unit->region), peers, store, *unit, ctx));
+}
+
+OuterSync::~OuterSync() {
+  for (const Work& report : reports_) try {
+      report.wait();
+    } catch (...) {  // NOLINT: this object has been given up, and the group knows of a lost rank
+    }
 }
 
 template <class Use>
-void OuterSync::for_each(const Use& use) {
+void OuterSync::for_each(int fragment, const Use& use) {
   for (const auto& exchange : exchanges_)
-    if (exchange != nullptr) use(*exchange);
+    if (fragment == kAll || exchange->unit.fragment == fragment) use(*exchange);
+}
+
+// Runs work that needs scratch.
+template <class Work>
+void OuterSync::in_arena(const Work& work) {
+  ctx_.arena.begin_step(*plan_);
+  try {
+    const Arena::Region scratch(ctx_.arena, "outer rounds");
+    work();
+  } catch (...) {
+    ctx_.arena.abandon_step();  // frees all allocations, in any order
+    throw;
+  }
+  ctx_.arena.end_step();
 }
 
 ArenaPlan OuterSync::plan() {
   ctx_.arena.begin_planning();
-  add_squares();
   {
-    const Arena::Region scratch(ctx_.arena, "outer exchange");
-    sum_updates(0);
-    add_squares();
+    const Arena::Region scratch(ctx_.arena, "outer rounds");
+    add_squares(kAll);
+    for_each(kAll, [&](Exchange& e) {
+      e.sum.start(update_of(e), 0);
+      e.sum.finish(update_of(e));
+    });
   }
   return ctx_.arena.end_planning();
 }
 
-void OuterSync::begin(const StoredWeights& weights) {
+void OuterSync::begin(const StoredWeights& weights, const ArenaPlan& plan) {
   weights_ = weights;
+  plan_ = &plan;
   scalars_ = Buffer("outer scalars", kScalarsAt + kStepScalarsBytes, ctx_.memory());
-  for_each([&](Exchange& e) { e.pieces.read(weights_, e.state.shared, e.state.scratch); });
-  if (!state_.apart) return;
-  write(&OuterState::RegionState::local);
+  for_each(kAll, [&](Exchange& e) { e.pieces.read(weights_, e.unit.shared, e.unit.scratch); });
+  if (state_.apart) write_all(&OuterState::Unit::own);
 }
 
-// local = shared - the site's weights.
-void OuterSync::read_updates() {
-  for_each([&](Exchange& e) {
-    const Tensor& update = e.state.local;
-    e.pieces.read(weights_, update, e.state.scratch);
-    scale(ctx_, update, update, -1.0);
-    add(ctx_, update, update, e.state.shared);
-  });
-}
-
-// Elements of `local`; without memory in a planning run.
+// Elements of `update`; without memory in a planning run.
 Tensor OuterSync::update_of(const Exchange& e) const {
-  if (e.state.local.present()) return e.state.local;
-  return {nullptr, store_.gradient_dtype(), Shape{e.state.piece.size()}};
+  if (e.unit.update.present()) return e.unit.update;
+  return {nullptr, store_.gradient_dtype(), Shape{e.unit.piece.size()}};
 }
 
 Tensor OuterSync::squares() const {
@@ -71,11 +88,11 @@ Tensor OuterSync::squares() const {
   return scalars_.tensor(DType::kF64, {1});
 }
 
-// squares() = sum of the squares of the elements of `local` that count on this rank.
-void OuterSync::add_squares() {
+// squares() = sum of the squares of the updates that count on this rank.
+void OuterSync::add_squares(int fragment) {
   fill_zero(ctx_, squares());
-  for_each([&](const Exchange& e) {
-    const ShardMap map = e.state.map();
+  for_each(fragment, [&](const Exchange& e) {
+    const ShardMap map = e.unit.map();
     for (const FlatRange& range : store_.counted_ranges())
       map.for_each(range, [&](const FlatRange& part, int64_t at) {
         sum_of_squares(ctx_, squares(), update_of(e).slice(0, at, at + part.size()));
@@ -88,26 +105,56 @@ double OuterSync::squares_of_site() {
   return groups_.world.all_reduce_scalar(to_host<double>(ctx_, squares()).front(), ReduceOp::kSum);
 }
 
-// Returns the sites that are left out; `own`: this one is, its update becomes zero.
-std::vector<int> OuterSync::leave_out(bool own) {
-  if (own) for_each([&](const Exchange& e) { fill_zero(ctx_, e.state.local); });
-  std::vector<int64_t> flags(static_cast<size_t>(peers_.size()), 0);
-  flags[static_cast<size_t>(peers_.rank())] = own ? 1 : 0;
-  peers_.all_reduce(Tensor(flags.data(), DType::kI64, Shape{peers_.size()}));
-  std::vector<int> out;
-  for (int site = 0; site < peers_.size(); ++site)
-    if (flags[static_cast<size_t>(site)] != 0) out.push_back(site);
-  return out;
+// Step after which an open round ends.
+int64_t OuterSync::ends_after(const OuterState::Open& open) const {
+  return open.begun + state_.config().overlap_steps;
 }
 
-// local = the sum of the updates of all sites.
-void OuterSync::sum_updates(int64_t step) {
-  for_each([&](Exchange& e) { e.sum.start(update_of(e), step); });
-  for_each([&](Exchange& e) { e.sum.finish(update_of(e)); });
+// update = shared - the site's weights, which is sent. An update that cannot be encoded is left
+// out: it becomes zero.
+void OuterSync::begin_round(int fragment, int64_t step) {
+  constexpr double kMaxSquares = 1e30;
+  OuterState::Open& its = open(fragment);
+  TRIREME_CHECK(its.begun < 0, "a round of fragment ", fragment, " begins before the last ended");
+  for_each(fragment, [&](Exchange& e) {
+    const Tensor& update = e.unit.update;
+    e.pieces.read(weights_, update, e.unit.scratch);
+    scale(ctx_, update, update, -1.0);
+    add(ctx_, update, update, e.unit.shared);
+  });
+  in_arena([&] {
+    add_squares(fragment);
+    const double own = squares_of_site();
+    const bool left_out = !(own < kMaxSquares);  // true for NaN
+    if (left_out) for_each(fragment, [&](const Exchange& e) { fill_zero(ctx_, e.unit.update); });
+    its.report.assign(static_cast<size_t>(peers_.size()) + 1, 0.0);
+    its.report[static_cast<size_t>(peers_.rank())] = left_out ? 1 : 0;
+    its.report.back() = left_out ? 0 : own;
+    for_each(fragment, [&](Exchange& e) { e.sum.start(e.unit.update, step); });
+  });
+  reports_[static_cast<size_t>(fragment)] = peers_.all_reduce_async(
+      Tensor(its.report.data(), DType::kF64, Shape{std::ssize(its.report)}));
+  its.begun = step;
+  its.summed = false;
+}
+
+// Second phase of an exchange. The order of all exchanges must be the same on all ranks, so that it
+// depends on the step only, and not on what has arrived.
+void OuterSync::proceed(int fragment) {
+  in_arena([&] { for_each(fragment, [&](Exchange& e) { e.sum.proceed(e.unit.update); }); });
+}
+
+// update = the sum of the updates of all sites.
+void OuterSync::complete_sum(int fragment) {
+  OuterState::Open& its = open(fragment);
+  if (its.begun < 0 || its.summed) return;
+  in_arena([&] { for_each(fragment, [&](Exchange& e) { e.sum.finish(e.unit.update); }); });
+  reports_[static_cast<size_t>(fragment)].wait();
+  its.summed = true;
 }
 
 // Changes the shared weights by `factor` times the sum of the updates.
-void OuterSync::change_shared(int64_t step, double factor) {
+void OuterSync::change_shared(int fragment, int64_t step, double factor) {
   const OuterConfig& config = state_.config();
   const bool averages = step <= config.warmup_steps;
   const double momentum = averages ? 0.0 : config.momentum;
@@ -116,15 +163,96 @@ void OuterSync::change_shared(int64_t step, double factor) {
       .grad_multiplier = factor, .learning_rate = averages ? 1.0 : config.lr, .count = 2};
   const Tensor scalars = scalars_.tensor(DType::kU8, {kStepScalarsBytes}, kScalarsAt);
   transfer(ctx_, scalars, ConstTensor(&values, DType::kU8, Shape{kStepScalarsBytes}));
-  for_each([&](const Exchange& e) {
-    sgd_step(ctx_, e.state.shared, {}, e.state.local, momentum > 0 ? e.state.momentum : Tensor(),
+  for_each(fragment, [&](const Exchange& e) {
+    sgd_step(ctx_, e.unit.shared, {}, e.unit.update, momentum > 0 ? e.unit.momentum : Tensor(),
              scalars, {.momentum = momentum, .nesterov = momentum > 0 && config.nesterov});
   });
 }
 
+// The site's weights of a unit = the shared ones, mixed with its own if it has gone on meanwhile.
+void OuterSync::mix(Exchange& e, bool at_once) {
+  const double mixing = at_once ? 0.0 : state_.config().mixing;
+  if (mixing == 0) return e.pieces.write(weights_, e.unit.shared, e.unit.scratch);
+  const Tensor &own = e.unit.own, &rest = e.unit.update;  // which is not needed any more
+  e.pieces.read(weights_, own, e.unit.scratch);
+  scale(ctx_, own, own, mixing);
+  scale(ctx_, rest, e.unit.shared, 1 - mixing);
+  add(ctx_, own, own, rest);
+  e.pieces.write(weights_, own, e.unit.scratch);
+}
+
+void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& round) {
+  complete_sum(fragment);
+  OuterState::Open& its = open(fragment);
+  std::vector<int> left_out;
+  for (int site = 0; site + 1 < std::ssize(its.report); ++site)
+    if (its.report[static_cast<size_t>(site)] != 0) left_out.push_back(site);
+  const auto sites = static_cast<double>(std::ssize(its.report) - 1 - std::ssize(left_out));
+  if (sites > 0) {
+    in_arena([&] { add_squares(fragment); });
+    const double mean = squares_of_site() / (sites * sites);
+    round.update_norm = std::hypot(round.update_norm, std::sqrt(mean));
+    round.drift =
+        std::hypot(round.drift, std::sqrt(std::max(0.0, its.report.back() / sites - mean)));
+    change_shared(fragment, step, 1 / sites);
+  }
+  for_each(fragment, [&](Exchange& e) {
+    round.sent_bytes += e.unit.exchange.sent_bytes();
+    mix(e, at_once);
+  });
+  for (const int site : left_out)
+    if (std::ranges::count(round.left_out, site) == 0) round.left_out.push_back(site);
+  ++round.fragments;
+  its = {};
+}
+
+bool OuterSync::is_due(int64_t step, int64_t steps) const {
+  const OuterConfig& config = state_.config();
+  for (int f = 0; f < fragments(); ++f) {
+    const OuterState::Open& its = state_.open[static_cast<size_t>(f)];
+    if (config.is_round(step, steps, f)) return true;
+    if (its.begun >= 0 &&
+        (ends_after(its) == step || its.begun + (config.overlap_steps + 1) / 2 == step))
+      return true;
+  }
+  return false;
+}
+
+OuterRound OuterSync::after_step(int64_t step, int64_t steps) {
+  const auto begin = std::chrono::steady_clock::now();
+  const OuterConfig& config = state_.config();
+  const bool joint = config.is_joint(step, steps);
+  OuterRound round;
+  state_.apart = true;
+  for (int f = 0; f < fragments(); ++f) {
+    const OuterState::Open& its = open(f);
+    if (its.begun < 0) continue;
+    if (joint || ends_after(its) == step)
+      end_round(f, step, false, round);
+    else if (its.begun + (config.overlap_steps + 1) / 2 == step && !its.summed)
+      proceed(f);
+  }
+  const bool at_once = joint || config.overlap_steps == 0;
+  for (int f = 0; f < fragments(); ++f)
+    if (config.is_round(step, steps, f)) begin_round(f, step);
+  for (int f = 0; at_once && f < fragments(); ++f)
+    if (open(f).begun == step) end_round(f, step, true, round);
+  if (round.fragments > 0) refresh_parameters();
+  if (at_once && round.fragments == fragments()) state_.apart = false;
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (round.fragments > 0) round.seconds = std::exchange(seconds_, 0);
+  return round;
+}
+
+void OuterSync::show_shared() {
+  for (int f = 0; f < fragments(); ++f) complete_sum(f);
+  for_each(kAll, [&](Exchange& e) { e.pieces.read(weights_, e.unit.own, e.unit.scratch); });
+  write_all(&OuterState::Unit::shared);
+}
+
 // The site's weights = one of the arrays of the state.
-void OuterSync::write(Tensor OuterState::RegionState::*array) {
-  for_each([&](const Exchange& e) { e.pieces.write(weights_, e.state.*array, e.state.scratch); });
+void OuterSync::write_all(Tensor OuterState::Unit::*array) {
+  for_each(kAll, [&](Exchange& e) { e.pieces.write(weights_, e.unit.*array, e.unit.scratch); });
   refresh_parameters();
 }
 
@@ -139,51 +267,6 @@ void OuterSync::refresh_parameters() {
     });
   if (weights_.sharded && store_.sharding().stage < 3)
     gather_updated_values(groups_, store_, ctx_.profile);
-}
-
-OuterRound OuterSync::round(int64_t step, const ArenaPlan& plan) {
-  const auto begin = std::chrono::steady_clock::now();
-  OuterRound round;
-  ctx_.arena.begin_step(plan);
-  try {
-    round = exchange(step);
-  } catch (...) {
-    ctx_.arena.abandon_step();  // frees all allocations, in any order
-    throw;
-  }
-  ctx_.arena.end_step();
-  write(&OuterState::RegionState::shared);
-  state_.apart = false;
-  round.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return round;
-}
-
-OuterRound OuterSync::exchange(int64_t step) {
-  constexpr double kMaxSquares = 1e30;  // of an update that can be encoded
-  OuterRound round;
-  read_updates();
-  add_squares();
-  double own = squares_of_site();
-  const bool left_out = !(own < kMaxSquares);  // true for NaN
-  if (left_out) own = 0;
-  round.left_out = leave_out(left_out);
-  const auto sites = static_cast<double>(peers_.size() - std::ssize(round.left_out));
-  const Arena::Region scratch(ctx_.arena, "outer exchange");  // not used if all are left out
-  if (sites == 0) return round;
-  sum_updates(step);
-  add_squares();
-  const double mean_squares = squares_of_site() / (sites * sites);
-  const double all = peers_.all_reduce_scalar(own, ReduceOp::kSum);
-  round.update_norm = std::sqrt(mean_squares);
-  round.drift = std::sqrt(std::max(0.0, all / sites - mean_squares));
-  for_each([&](const Exchange& e) { round.sent_bytes += e.state.exchange.sent_bytes(); });
-  change_shared(step, 1 / sites);
-  return round;
-}
-
-void OuterSync::show_shared() {
-  for_each([&](Exchange& e) { e.pieces.read(weights_, e.state.local, e.state.scratch); });
-  write(&OuterState::RegionState::shared);
 }
 
 }  // namespace trireme

@@ -2,6 +2,11 @@
 // trains by itself from the shared weights. A round adds the updates of the sites, which may be
 // compressed, changes the shared weights by their mean, and gives these to all sites.
 //
+// Fragments of the weights have rounds of their own, at different steps of the period, and a round
+// may end overlap_steps after it begins, while the sites continue (streaming DiLoCo, Douillard et
+// al. 2025): the update is that of the first of these steps, and what a site has trained since is
+// mixed in, x_s = mixing x_s + (1 - mixing) x.
+//
 // Each rank exchanges one piece of the weights with the ranks of the same number in other sites
 // (CompressedAllReduce), so a site sends each weight once, however many of its ranks store it.
 #pragma once
@@ -15,13 +20,15 @@
 
 namespace trireme {
 
+// Rounds that ended after one step, of one or all fragments.
 struct OuterRound {
   // With d_s the update of site s, d their mean: norm of d, and root of the mean over s of
   // |d_s - d|^2. With compression d is what was received, and the drift a difference of squares.
   double update_norm = 0, drift = 0;
-  double seconds = 0;
+  double seconds = 0;         // that this rank spent in after_step() since the rounds before
   int64_t sent_bytes = 0;     // by this rank to other sites
-  std::vector<int> left_out;  // sites whose update was not finite
+  int fragments = 0;          // number of rounds that ended
+  std::vector<int> left_out;  // sites with an update that was not finite
 };
 
 class OuterSync {
@@ -30,63 +37,77 @@ class OuterSync {
   // Collective over all sites.
   OuterSync(const Groups& groups, Communicator& peers, ParameterStore& store, OuterState& state,
             Ctx& ctx);
+  ~OuterSync();  // waits for the exchanges of open rounds
+  OuterSync(const OuterSync&) = delete;
+  OuterSync& operator=(const OuterSync&) = delete;
 
-  ArenaPlan plan();  // of a round's scratch
+  ArenaPlan plan();  // of the scratch of after_step() and with_shared_weights()
   // Call once the weights are initialized or loaded: they become the shared weights. If the state
-  // is apart, the site's own weights, loaded into RegionState::local, become its weights.
-  void begin(const StoredWeights& weights);
-  // The site has taken a step by itself.
-  void stepped() { state_.apart = true; }
-  // A round after step number `step`, ascending. Collective over all sites; the arena must have the
-  // capacity of `plan`. A site whose update is not finite is left out of the mean and continues
-  // from the shared weights as all do; if there is no finite update, these do not change.
-  OuterRound round(int64_t step, const ArenaPlan& plan);
-  // Calls use() with the shared weights as the site's weights, for an evaluation or a checkpoint in
-  // the middle of a round; the site's own weights are in RegionState::local meanwhile. Collective
-  // over the site.
+  // is apart, the site's own weights, loaded into Unit::own, become its weights. plan: with whose
+  // capacity the arena is reserved; must outlive this object.
+  void begin(const StoredWeights& weights, const ArenaPlan& plan);
+  // Whether after_step() has work other than to note the step.
+  bool is_due(int64_t step, int64_t steps) const;
+  // The site has taken step number `step`, from 1, of a run of `steps`: ends and begins the rounds
+  // that are due. Collective over all sites. A site whose update is not finite is left out of the
+  // mean and continues from the shared weights as all do; if there is no finite update, these do
+  // not change. Returns the rounds that ended.
+  OuterRound after_step(int64_t step, int64_t steps);
+  // Calls use() with the shared weights as the site's weights, for an evaluation or a checkpoint
+  // between two rounds; the site's own weights are in Unit::own meanwhile. Completes the exchanges
+  // of open rounds, which end when they are due. Collective over all sites.
   template <class Use>
   void with_shared_weights(const Use& use) {
     if (!state_.apart) return use();
     show_shared();
     use();
-    write(&OuterState::RegionState::local);
+    write_all(&OuterState::Unit::own);
   }
 
  private:
-  // Exchange of one region.
   struct Exchange {
-    Exchange(Communicator& ranks, Communicator& peers, const ParameterStore& store, Region region,
-             OuterState::RegionState& its, Ctx& ctx)
-        : state(its),
-          pieces(ranks, store, region, its.pieces, ctx),
+    Exchange(Communicator& ranks, Communicator& peers, const ParameterStore& store,
+             OuterState::Unit& its, Ctx& ctx)
+        : unit(its),
+          pieces(ranks, store, its.region, its.range, its.pieces, ctx),
           sum(peers, its.exchange, ctx) {}
-    OuterState::RegionState& state;
+    OuterState::Unit& unit;
     WeightPieces pieces;
     CompressedAllReduce sum;
   };
+  // Calls use(exchange) for the units of a fragment, or of all (-1).
   template <class Use>
-  void for_each(const Use& use);
+  void for_each(int fragment, const Use& use);
+  template <class Work>
+  void in_arena(const Work& work);
+  int64_t ends_after(const OuterState::Open& open) const;
+  void begin_round(int fragment, int64_t step);
+  void proceed(int fragment);
+  void complete_sum(int fragment);
+  void end_round(int fragment, int64_t step, bool at_once, OuterRound& round);
+  void add_squares(int fragment);
+  double squares_of_site();
+  void change_shared(int fragment, int64_t step, double factor);
+  void mix(Exchange& e, bool at_once);
   void show_shared();
-  void read_updates();
+  void write_all(Tensor OuterState::Unit::*array);
+  void refresh_parameters();
   Tensor update_of(const Exchange& e) const;
   Tensor squares() const;
-  void add_squares();
-  double squares_of_site();
-  std::vector<int> leave_out(bool own);
-  void sum_updates(int64_t step);
-  OuterRound exchange(int64_t step);
-  void change_shared(int64_t step, double factor);
-  void write(Tensor OuterState::RegionState::*array);
-  void refresh_parameters();
+  int fragments() const { return state_.config().fragments; }
+  OuterState::Open& open(int fragment) { return state_.open[static_cast<size_t>(fragment)]; }
+
   const Groups& groups_;
   Communicator& peers_;
   ParameterStore& store_;
   OuterState& state_;
   Ctx& ctx_;
   StoredWeights weights_;
-  // By region; null where it has no trained parameters.
-  std::array<std::unique_ptr<Exchange>, kRegions> exchanges_;
-  Buffer scalars_;  // a float64 and a StepScalars
+  const ArenaPlan* plan_ = nullptr;
+  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by unit
+  std::vector<Work> reports_;                         // by fragment
+  double seconds_ = 0;                                // in after_step() since a round ended
+  Buffer scalars_;                                    // a float64 and a StepScalars
 };
 
 }  // namespace trireme

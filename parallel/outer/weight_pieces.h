@@ -1,6 +1,6 @@
-// Pieces of a region's weights: each rank of a site that holds the region works on one piece,
-// whatever the rank stores. The pieces are consecutive and together the whole region; they do not
-// cut blocks of a compressor, unlike the shards of ZeRO.
+// Pieces of a store block's weights in a region: each rank of a site that holds it works on one
+// piece, whatever the rank stores. The pieces are consecutive and together the whole block; they do
+// not cut blocks of a compressor, unlike the shards of ZeRO.
 #pragma once
 
 #include <vector>
@@ -16,19 +16,19 @@ class Communicator;
 struct StoredWeights {
   Tensor array;                   // (n) float32 or float64
   const ShardMap* map = nullptr;  // from the store's flat range to the array
-  bool sharded = false;           // the array holds ParameterStore::owned(), else all of the region
+  bool sharded = false;           // the array holds ParameterStore::owned(), else all elements
 };
 
-// Pieces of the whole region from parts that cut_parts() has cut, by rank.
+// Pieces of a whole range from parts that cut_parts() has cut, by rank.
 struct CompressedPart;
 std::vector<FlatRange> consecutive_pieces(const std::vector<std::vector<CompressedPart>>& cuts,
-                                          const FlatRange& region);
+                                          const FlatRange& range);
 
 class WeightPieces {
  public:
   // ranks: those that hold the region. pieces: by rank. All arguments must outlive this object.
   WeightPieces(Communicator& ranks, const ParameterStore& store, Region region,
-               const std::vector<FlatRange>& pieces, Ctx& ctx);
+               const FlatRange& range, const std::vector<FlatRange>& pieces, Ctx& ctx);
 
   // piece (n) = this rank's piece of the weights, and the reverse, which also gives the pieces of
   // the others to the ranks that store them. scratch (n): used if the weights are sharded, else
@@ -37,14 +37,14 @@ class WeightPieces {
   void write(const StoredWeights& weights, const ConstTensor& piece, const Tensor& scratch) const;
 
  private:
-  Tensor stored_region(const StoredWeights& weights) const;
+  Tensor stored_range(const StoredWeights& weights) const;
   // Parts of this rank's piece that other ranks store, in the order of these ranks.
   template <class Use>
   void for_each_common(const Use& use) const;
   Communicator& ranks_;
   const std::vector<FlatRange>& pieces_;
   Ctx& ctx_;
-  FlatRange region_, piece_;
+  FlatRange range_, piece_;
   std::vector<std::vector<FlatRange>> owned_;         // by rank
   std::vector<int64_t> owned_counts_, piece_counts_;  // elements exchanged with each rank
 };

@@ -233,9 +233,7 @@ std::vector<MicroBatch> LayoutRank::batches(int64_t step_number, bool packed) co
 StepResult LayoutRank::train(int64_t step_number, bool packed) {
   StepResult result = step.run(step_number, batches(step_number, packed), plan);
   if (outer == nullptr) return result;
-  outer->stepped();
-  if (config.outer.is_round(step_number + 1, config.train_steps))
-    outer->round(step_number + 1, outer_plan);
+  outer->after_step(step_number + 1, config.train_steps);
   return result;
 }
 
@@ -266,7 +264,7 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
               std::make_unique<OuterSync>(groups, sites.peers(), state.store, *state.outer, ctx);
           outer_plan = outer->plan();
           ctx.arena.reserve(outer_plan.capacity);
-          outer->begin(state.weights());
+          outer->begin(state.weights(), outer_plan);
         }
         LayoutRank rank{config, world, groups, ctx, state, step, plan, outer.get(), outer_plan};
         body(rank);

@@ -60,7 +60,7 @@ void load_checkpoint(LayoutRank& rank, const std::string& path, int64_t step) {
   const TrainPosition at = load_train_checkpoint(
       rank.ctx, CheckpointReader(find_checkpoint(path).directory), rank.state);
   EXPECT_EQ(at.step, step);
-  if (rank.outer != nullptr) rank.outer->begin(rank.state.weights());
+  if (rank.outer != nullptr) rank.outer->begin(rank.state.weights(), rank.outer_plan);
 }
 
 }  // namespace

@@ -41,9 +41,21 @@ CompressionConfig compression(const CompressionOptions& options) {
   return config;
 }
 
+OuterConfig streaming(int64_t period, int64_t overlap) {
+  OuterConfig config = diloco(period);
+  config.algorithm = "streaming_diloco";
+  config.fragments = 2;
+  config.overlap_steps = overlap;
+  config.mixing = overlap > 0 ? 0.5 : 0;
+  return config;
+}
+
 // Algorithms and compressors, for the layouts in turn.
 std::vector<OuterConfig> exchanges() {
-  std::vector<OuterConfig> all(5, diloco(2));  // rounds after steps 2, 4 and 5
+  std::vector<OuterConfig> all(7, diloco(2));  // rounds after steps 2, 4 and 5
+  all[5] = streaming(3, 2);                    // begin after steps 1 and 3, end after 3 and 5
+  all[6] = streaming(2, 1);
+  all[6].compression = compression({.bits = 8, .block = 8});
   all[0] = average(2);
   all[2].compression = compression({.bits = 8, .block = 8});
   all[3].compression = compression({.method = "top_k", .ratio = 0.25, .block = 8});
@@ -171,7 +183,7 @@ TEST(Outer, DependsOnSitesPeriodAndAlgorithm) {
   EXPECT_TRUE(differs(classical));
   EXPECT_TRUE(differs(diloco(3)));
   EXPECT_TRUE(differs(average(2)));
-  for (const size_t exchange : {2, 3, 4}) EXPECT_TRUE(differs(exchanges()[exchange]));
+  for (const size_t exchange : {2, 3, 4, 5, 6}) EXPECT_TRUE(differs(exchanges()[exchange]));
 }
 
 // Five steps on batches without masked targets, so that all sites have as many.
@@ -187,10 +199,7 @@ std::map<std::string, std::vector<double>> trained_without_masks(const RunConfig
         batch.valid_targets = std::ssize(batch.targets);
       }
       rank.step.run(s, batches, rank.plan);
-      if (rank.outer == nullptr) continue;
-      rank.outer->stepped();
-      if (config.outer.is_round(s + 1, config.train_steps))
-        rank.outer->round(s + 1, rank.outer_plan);
+      if (rank.outer != nullptr) rank.outer->after_step(s + 1, config.train_steps);
     }
     const std::lock_guard lock(mutex);
     place_owned(rank.state.store, rank.state.store.flat_values(), rank.state.store.value_map(),
@@ -308,6 +317,20 @@ TEST(Outer, ResumesWithAnotherNumberOfSites) {
   EXPECT_TRUE(in_one.tensors.at("param") == at_round.tensors.at("param"));
 }
 
+// Fragments that have their rounds at one step are plain DiLoCo; an overlapped round changes the
+// weights later.
+TEST(Outer, FragmentsWithoutOverlapAtOneStepAreDiLoCo) {
+  LayoutCase c = layout(1, 1, 1, 1);
+  c.outer = diloco(100);  // one round, after the last step
+  const LayoutResult whole = run(c);
+  c.outer.fragments = 4;
+  EXPECT_EQ(run(c).parameters, whole.parameters);
+  c.outer = streaming(4, 0);
+  const LayoutResult spread = run(c);
+  c.outer = streaming(4, 2);
+  EXPECT_NE(layout_difference(run(c), spread, c.dtype), "");
+}
+
 TEST(Outer, LeavesOutAnUpdateThatIsNotFinite) {
   LayoutCase c = layout(2, 1, 1, 1);
   c.outer = average(10);
@@ -322,15 +345,16 @@ TEST(Outer, LeavesOutAnUpdateThatIsNotFinite) {
     weights.as<double>()[0] += site == 0 ? 1 : 3;
     if (site == 1 && rank.groups.world.rank() == 0)
       weights.as<double>()[0] = std::numeric_limits<double>::quiet_NaN();
-    const OuterRound round = rank.outer->round(1, rank.outer_plan);
+    const OuterRound round = rank.outer->after_step(10, 100);
     EXPECT_EQ(round.left_out, std::vector<int>{1});
     EXPECT_NEAR(weights.as<double>()[0], before[0] + 2, 0.1);
     EXPECT_NEAR(round.update_norm, 2, 0.1);
     EXPECT_NEAR(round.drift, 1, 0.1);
     for (double& weight : std::span(weights.as<double>(), 4)) weight = 1 / (weight - weight);
-    const std::vector<double> shared = to_doubles(rank.state.outer->region(Region::kDense)->shared);
-    EXPECT_EQ(rank.outer->round(2, rank.outer_plan).left_out.size(), 3u);  // nobody is left
-    EXPECT_EQ(to_doubles(rank.state.outer->region(Region::kDense)->shared), shared);
+    const Tensor& shared = rank.state.outer->units().front()->shared;
+    const std::vector<double> kept = to_doubles(shared);
+    EXPECT_EQ(rank.outer->after_step(20, 100).left_out.size(), 3u);  // nobody is left
+    EXPECT_EQ(to_doubles(shared), kept);
     EXPECT_NEAR(weights.as<double>()[0], before[0] + 2, 0.1);
   });
 }

@@ -11,25 +11,35 @@
 namespace trireme {
 namespace {
 
-constexpr const char *kOuterMomentum = "outer.momentum", *kOuterLocal = "outer.local";
+constexpr const char *kOuterMomentum = "outer.momentum", *kOuterLocal = "outer.local",
+                     *kOuterUpdate = "outer.update";
 constexpr const char* kOuterPrefix = "outer.";
 
 // Ending of the kinds of a site's own tensors.
 std::string site_variant(int site) { return site == 0 ? "" : concat(".site.", site); }
-
-// Calls use(state) for each region that the sites exchange.
-template <class Use>
-void for_each_region(const TrainState& state, const Use& use) {
-  for (const Region region : kTrainedRegions)
-    if (state.outer != nullptr && state.outer->region(region) != nullptr)
-      use(*std::as_const(*state.outer).region(region));
-}
 
 // Name of the first trained parameter.
 const std::string* first_trained(const ParameterStore& store) {
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
     if (store.trained(h)) return &store.specs()[static_cast<size_t>(h)].name;
   return nullptr;
+}
+
+// Rounds that were open when the checkpoint was saved, after their exchange.
+void load_rounds(const CheckpointReader& reader, OuterState& state) {
+  with_state(reader, [&](const Json& json) {
+    if (!json.contains(kOuterRounds)) return;
+    const Json& rounds = json[kOuterRounds];
+    for (size_t f = 0; f < state.open.size() && f < rounds.size(); ++f) {
+      OuterState::Open& open = state.open[f];
+      open.begun = rounds[f].at("begun").get<int64_t>();
+      open.report = rounds[f].at("report").get<std::vector<double>>();
+      open.summed = true;
+      if (open.begun >= 0 && open.report.size() < 2)
+        fail_input("checkpoint ", reader.directory(), ": ", kOuterRounds, "[", f, "].report has ",
+                   open.report.size(), " numbers, expected at least 2");
+    }
+  });
 }
 
 }  // namespace
@@ -53,15 +63,26 @@ void name_site_parts(const TrainState& state, std::vector<CheckpointPart>& parts
 }
 
 void add_outer_parts(const TrainState& state, std::vector<CheckpointPart>& parts) {
-  for_each_region(state, [&](const OuterState::RegionState& its) {
-    const ShardMap map = its.map();
-    if (its.momentum.present() && state.site.index == 0)
-      add_parts(state.store, {kOuterMomentum, its.momentum, map}, map, parts);
-    if (state.outer->apart)
-      add_parts(state.store, {kOuterLocal + site_variant(state.site.index), its.local, map}, map,
-                parts);
-    add_exchange_parts(state.store, its.exchange, kOuterPrefix, parts);
-  });
+  if (state.outer == nullptr) return;
+  const bool first = state.site.index == 0;
+  for (const auto& unit : state.outer->units()) {
+    const ShardMap map = unit->map();
+    const auto add = [&](const std::string& kind, const Tensor& array) {
+      add_parts(state.store, {kind, array, map}, map, parts);
+    };
+    if (unit->momentum.present() && first) add(kOuterMomentum, unit->momentum);
+    if (state.outer->apart) add(kOuterLocal + site_variant(state.site.index), unit->own);
+    const bool open = state.outer->open[static_cast<size_t>(unit->fragment)].begun >= 0;
+    if (open && first) add(kOuterUpdate, unit->update);
+    add_exchange_parts(state.store, unit->exchange, kOuterPrefix, parts);
+  }
+}
+
+Json outer_rounds_to_json(const OuterState& state) {
+  Json rounds = Json::array();
+  for (const OuterState::Open& open : state.open)
+    rounds.push_back({{"begun", open.begun}, {"report", open.report}});
+  return rounds;
 }
 
 void load_outer(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
@@ -71,21 +92,26 @@ void load_outer(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
     };
     if (std::ranges::any_of(reader.manifest().tensors, is_outer))
       log_warning("this run has one site and continues from the weights that the sites of ",
-                  reader.directory(), " share: their momentum, residuals and own weights are ",
-                  "dropped");
+                  reader.directory(), " share: their momentum, residuals, open rounds and own ",
+                  "weights are dropped");
     return;
   }
   const std::string* const name = first_trained(state.store);
   if (name == nullptr) return;
+  load_rounds(reader, *state.outer);
   state.outer->apart = reader.find(kOuterLocal, *name) != nullptr;
   const bool moves = reader.find(kOuterMomentum, *name) != nullptr;
-  for_each_region(state, [&](const OuterState::RegionState& its) {
-    const ShardMap map = its.map();
-    if (its.momentum.present() && moves)
-      read_stored(ctx, reader, state.store, {kOuterMomentum, its.momentum, map});
-    if (state.outer->apart) read_stored(ctx, reader, state.store, {kOuterLocal, its.local, map});
-    load_exchange(ctx, reader, state.store, its.exchange, kOuterPrefix);
-  });
+  for (const auto& unit : state.outer->units()) {
+    const ShardMap map = unit->map();
+    const auto read = [&](const std::string& kind, const Tensor& array) {
+      read_stored(ctx, reader, state.store, {kind, array, map});
+    };
+    if (unit->momentum.present() && moves) read(kOuterMomentum, unit->momentum);
+    if (state.outer->apart) read(kOuterLocal, unit->own);
+    const bool open = state.outer->open[static_cast<size_t>(unit->fragment)].begun >= 0;
+    if (open) read(kOuterUpdate, unit->update);
+    load_exchange(ctx, reader, state.store, unit->exchange, kOuterPrefix);
+  }
 }
 
 }  // namespace trireme

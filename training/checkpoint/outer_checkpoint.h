@@ -3,7 +3,8 @@
 // state, under the usual kinds; other tensors of site i have the kind's name with ".site.i". Kinds
 // of the outer algorithm:
 //   outer.momentum                     of the shared weights
-//   outer.local, outer.local.site.i    a site's own weights, in the middle of a round
+//   outer.local, outer.local.site.i    a site's own weights, between two rounds
+//   outer.update                       sum of the updates of rounds that have begun and not ended
 //   outer.residual.i, ...              residuals of compressed updates (compression_checkpoint.h)
 #pragma once
 
@@ -14,6 +15,9 @@ namespace trireme {
 
 // Key of the checkpoint's state: step states by site, if there are several.
 inline constexpr const char* kSiteStepStates = "site_step_states";
+// Key of the rounds that have begun and not ended, by fragment.
+inline constexpr const char* kOuterRounds = "outer_rounds";
+nlohmann::ordered_json outer_rounds_to_json(const OuterState& state);
 
 // Number of sites whose state the checkpoint holds, at least 1. From here on the reader finds the
 // tensors of site `state.site.index` modulo that number.

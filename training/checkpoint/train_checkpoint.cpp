@@ -115,6 +115,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
     for (size_t rank = 0; rank < states.size(); rank += static_cast<size_t>(groups.world.size()))
       json[kSiteStepStates].push_back(Json::parse(states[rank]));
   }
+  if (state.outer != nullptr) json[kOuterRounds] = outer_rounds_to_json(*state.outer);
   if (sources.lineage != nullptr) json["origin"] = lineage_to_json(*sources.lineage);
   if (sources.data != nullptr) json["data"] = data_identity_to_json(*sources.data);
   const CheckpointRanks ranks{

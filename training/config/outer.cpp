@@ -11,8 +11,12 @@ namespace {
 constexpr const char *kSites = "outer.sites", *kAlgorithm = "outer.algorithm",
                      *kPeriod = "outer.period", *kRate = "outer.lr", *kMomentum = "outer.momentum",
                      *kNesterov = "outer.nesterov", *kWarmup = "outer.warmup_steps",
-                     *kCompression = "outer.compression";
-constexpr double kMaxSites = 1 << 12, kMaxSteps = 1e12;
+                     *kFragments = "outer.fragments", *kOverlap = "outer.overlap_steps",
+                     *kMixing = "outer.mixing", *kCompression = "outer.compression";
+constexpr double kMaxSites = 1 << 12, kMaxSteps = 1e12, kMaxFragments = 1 << 16;
+// Defaults of algorithms that stream. Overlap and mixing are those of the paper.
+constexpr int64_t kStreamedFragments = 4, kStreamedOverlap = 5;
+constexpr double kStreamedMixing = 0.5;
 
 std::vector<std::string> names() {
   std::vector<std::string> all;
@@ -40,6 +44,28 @@ void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport
     refuse(
         "above 1 needs the master weights in memory: set "
         "zero_optimization.offload_optimizer.device to none or cpu");
+}
+
+void read_streaming(const ConfigValues& values, const OuterAlgorithm& row, RunConfig& config,
+                    ConfigReport& report) {
+  OuterConfig& outer = config.outer;
+  const int64_t most = std::max<int64_t>(1, std::min(config.model.num_layers, outer.period));
+  const auto given = [&](const char* key, int64_t streamed, int64_t other) {
+    return !values.is_auto(key) ? values.integer(key) : row.streams ? streamed : other;
+  };
+  const int64_t fragments = given(kFragments, std::min(kStreamedFragments, most), 1);
+  outer.overlap_steps = given(kOverlap, std::min(kStreamedOverlap, outer.period - 1), 0);
+  const bool mixes = row.streams && outer.overlap_steps > 0;
+  outer.mixing = !values.is_auto(kMixing) ? values.number(kMixing) : mixes ? kStreamedMixing : 0;
+  if (fragments > most)
+    report.error(values.spelled(kFragments),
+                 concat(fragments, " is more than the ", most, " layers or steps of a period"));
+  outer.fragments = static_cast<int>(std::min(fragments, most));
+  if (outer.overlap_steps >= outer.period)
+    report.error(values.spelled(kOverlap),
+                 concat(outer.overlap_steps, " is not below ", kPeriod, " ", outer.period));
+  if (outer.mixing > 0 && outer.overlap_steps == 0)
+    report.error(values.spelled(kMixing), concat("needs ", kOverlap, " above 0"));
 }
 
 }  // namespace
@@ -77,6 +103,24 @@ void add_outer_keys(Schema& s) {
             "first steps of the run after each of which the weights are averaged (post-local SGD)")
       .at_least(0)
       .at_most(kMaxSteps);
+  s.integer(kFragments, "\"auto\"",
+            "groups of layers with rounds of their own, spread over the period; auto: 1, "
+            "streaming_diloco: 4, or fewer if there are fewer layers or steps in a period")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxFragments);
+  s.integer(kOverlap, "\"auto\"",
+            "steps that a site takes between the beginning and the end of a round; auto: 0, "
+            "streaming_diloco: 5, or period - 1 if that is less")
+      .or_auto()
+      .at_least(0)
+      .at_most(kMaxSteps);
+  s.number(kMixing, "\"auto\"",
+           "weight of a site's own weights in those that it continues from after an overlapped "
+           "round; auto: 0, streaming_diloco: 0.5")
+      .or_auto()
+      .at_least(0)
+      .below(1);
   add_compressor_keys(s, kCompression, "code of the updates that sites exchange");
 }
 
@@ -114,6 +158,7 @@ void read_outer(const ConfigValues& values, RunConfig& config, ConfigReport& rep
   outer.warmup_steps = values.integer(kWarmup);
   if (outer.nesterov && outer.momentum == 0)
     report.error(values.spelled(kNesterov), concat("needs ", kMomentum, " above 0"));
+  read_streaming(values, row, config, report);
   if (read_compressor(values, kCompression, outer.compression, report) != nullptr)
     check_compressor_layout(values, kCompression, config, outer.compression, report);
   check_run(values, config, report);
@@ -132,6 +177,9 @@ Json outer_to_json(const OuterConfig& outer) {
           {"momentum", outer.momentum},
           {"nesterov", outer.nesterov},
           {"warmup_steps", outer.warmup_steps},
+          {"fragments", outer.fragments},
+          {"overlap_steps", outer.overlap_steps},
+          {"mixing", outer.mixing},
           {"compression", compressor_to_json(outer.compression)}};
 }
 

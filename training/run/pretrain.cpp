@@ -199,7 +199,7 @@ void PretrainRun::start_or_resume() {
     last_saved_ = position_.step;
     if (position_.consecutive_skips == 0) last_checkpoint_ = checkpoint;
   }
-  if (outer_ != nullptr) outer_->begin(state_.weights());
+  if (outer_ != nullptr) outer_->begin(state_.weights(), outer_plan_);
   agreed(group_, [&] {
     if (group_.rank() != 0) return;
     sweep_leftovers(config_.checkpoint.save);
@@ -285,12 +285,13 @@ void PretrainRun::start_step() {
   OpenStep& open = open_steps_.emplace_back();
   open.position = position_;
   open.allocations = allocation_count();
-  if (outer_ != nullptr) outer_->stepped();
 }
 
-// Runs the round that is due after the newest step, which is the only open one.
-void PretrainRun::run_outer_round() {
-  const OuterRound round = outer_->round(position_.step, outer_plan_);
+// Ends and begins the rounds that are due after the newest step.
+void PretrainRun::run_outer_rounds() {
+  if (outer_->is_due(position_.step, config_.train_steps)) finish_steps(1);
+  const OuterRound round = outer_->after_step(position_.step, config_.train_steps);
+  if (round.fragments == 0) return;
   for (const int site : group_.rank() == 0 ? round.left_out : std::vector<int>())
     log_warning("step ", position_.step, ": the update of site ", site,
                 " is not finite and left out; the site continues from the shared weights");
@@ -538,10 +539,7 @@ ExitCode PretrainRun::run() {
   while (position_.step < config_.train_steps) {
     start_step();
     const bool last = position_.step == config_.train_steps;
-    if (config_.outer.is_round(position_.step, config_.train_steps)) {
-      finish_steps(1);
-      run_outer_round();
-    }
+    if (outer_ != nullptr) run_outer_rounds();
     open_steps_.back().profile = profile_;
     if (world_.size() > 1) traffic_metrics_.add(world_, open_steps_.back().sent);
     const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);

@@ -52,7 +52,7 @@ class PretrainRun {
   void restore_directory();  // on rank 0
   void start_or_resume();
   void start_step();
-  void run_outer_round();
+  void run_outer_rounds();
   StepResult over_sites(StepResult result);
   template <class Use>
   void with_shared_weights(const Use& use);

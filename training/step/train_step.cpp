@@ -69,7 +69,7 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
                                                         layout, config.seed);
   const int first_sharded = optimizer.has_master() ? 1 : 3;  // ZeRO stage that shards the weights
   if (config.outer.enabled())
-    outer = std::make_unique<OuterState>(config.outer, store, layout,
+    outer = std::make_unique<OuterState>(config.outer, store, layout, config.model.num_layers,
                                          config.zero.stage >= first_sharded, config.seed);
 }
 

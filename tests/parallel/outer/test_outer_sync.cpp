@@ -34,6 +34,7 @@ ParameterList one_matrix() {
 OuterConfig config_of(const Json& golden) {
   OuterConfig config;
   config.sites = kSites;
+  config.period = 1;
   config.algorithm = golden["algorithm"].get<std::string>();
   config.lr = golden["lr"].get<double>();
   config.momentum = golden["momentum"].get<double>();
@@ -56,20 +57,19 @@ std::vector<double> after_rounds(const OuterConfig& config) {
     Ctx ctx(1, "test");
     ParameterStore store(one_matrix(), DType::kF64);
     store.allocate(ctx, true);
-    OuterState state(config, store, groups.layout, false, 1);
+    OuterState state(config, store, groups.layout, 1, false, 1);
     state.allocate(ctx);
     OuterSync sync(groups, sites.peers(), store, state, ctx);
     const ArenaPlan plan = sync.plan();
     ctx.arena.reserve(plan.capacity);
     double* const weights = store.value(0).as<double>();
     for (int64_t i = 0; i < kRows * kColumns; ++i) weights[i] = element(999, i);
-    sync.begin({store.flat_values(), &store.value_map(), false});
+    sync.begin({store.flat_values(), &store.value_map(), false}, plan);
     for (int step = 0; step < kRounds; ++step) {
       for (int64_t i = 0; i < kRows * kColumns; ++i)
         weights[i] += element(step * kSites + sites.position().index, i) / 8 *
                       (1 + static_cast<double>(i) / 1021);
-      sync.stepped();
-      sync.round(step + 1, plan);
+      sync.after_step(step + 1, kRounds + 1);
     }
     if (world.rank() == 0) shared = to_doubles(store.value(0));
   });
@@ -111,15 +111,17 @@ TEST(OuterSync, ShowsTheSharedWeights) {
     store.allocate(ctx, true);
     OuterConfig config;
     config.sites = kSites;
-    OuterState state(config, store, groups.layout, false, 1);
+    OuterState state(config, store, groups.layout, 1, false, 1);
     state.allocate(ctx);
     OuterSync sync(groups, sites.peers(), store, state, ctx);
+    const ArenaPlan plan = sync.plan();
+    ctx.arena.reserve(plan.capacity);
     float* const weights = store.value(0).as<float>();
     for (int64_t i = 0; i < kRows * kColumns; ++i) weights[i] = 1.0f / static_cast<float>(i + 1);
     const std::vector<double> shared = to_doubles(store.value(0));
-    sync.begin({store.flat_values(), &store.value_map(), false});
+    sync.begin({store.flat_values(), &store.value_map(), false}, plan);
     weights[5] += 0.1f * static_cast<float>(world.rank() + 1);
-    sync.stepped();
+    sync.after_step(1, 100);
     const std::vector<double> own = to_doubles(store.value(0));
     sync.with_shared_weights([&] { EXPECT_EQ(to_doubles(store.value(0)), shared); });
     EXPECT_EQ(to_doubles(store.value(0)), own);

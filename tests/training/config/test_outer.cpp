@@ -88,6 +88,33 @@ TEST(OuterConfig, RoundsFollowTheirPeriod) {
   EXPECT_FALSE(outer.is_round(5, 13));
 }
 
+TEST(OuterConfig, StreamingHasDefaultsThatFit) {
+  const auto streamed = [](std::vector<std::string> more) {
+    more.insert(more.begin(), "outer.algorithm=streaming_diloco");
+    return read(with(more), 2).outer;
+  };
+  EXPECT_EQ(streamed({}).fragments, 2);  // layers
+  EXPECT_EQ(streamed({}).overlap_steps, 5);
+  EXPECT_EQ(streamed({}).mixing, 0.5);
+  EXPECT_EQ(streamed({"outer.period=1"}).fragments, 1);
+  EXPECT_EQ(streamed({"outer.period=1"}).overlap_steps, 0);
+  EXPECT_EQ(streamed({"outer.period=1"}).mixing, 0);
+  const OuterConfig plain = read(with({}), 2).outer;
+  EXPECT_EQ(plain.fragments, 1);
+  EXPECT_EQ(plain.overlap_steps, 0);
+}
+
+TEST(OuterConfig, FragmentsAreSpreadOverThePeriod) {
+  const OuterConfig outer = read(with({"outer.period=7", "outer.fragments=2"}), 2).outer;
+  std::vector<int64_t> first, second;
+  for (int64_t step = 1; step <= 20; ++step) {
+    if (outer.is_round(step, 20, 0)) first.push_back(step);
+    if (outer.is_round(step, 20, 1)) second.push_back(step);
+  }
+  EXPECT_EQ(first, (std::vector<int64_t>{7, 14, 20}));
+  EXPECT_EQ(second, (std::vector<int64_t>{3, 10, 17, 20}));
+}
+
 TEST(OuterConfig, RefusesWhatDoesNotFit) {
   const auto refusal = [](const std::vector<std::string>& assignments) {
     return problem(with(assignments), 2);
@@ -106,6 +133,11 @@ TEST(OuterConfig, RefusesWhatDoesNotFit) {
             "powersgd");
   EXPECT_EQ(refusal({"outer.compression.method=quantize", "outer.compression.bits=3"}),
             "outer.compression.bits: is 3, expected 8, 4 or 1");
+  EXPECT_EQ(refusal({"outer.fragments=3"}),
+            "outer.fragments: 3 is more than the 2 layers or steps of a period");
+  EXPECT_EQ(refusal({"outer.period=5", "outer.overlap_steps=5"}),
+            "outer.overlap_steps: 5 is not below outer.period 5");
+  EXPECT_EQ(refusal({"outer.mixing=0.5"}), "outer.mixing: needs outer.overlap_steps above 0");
   EXPECT_NE(refusal({"outer.algorithm=sgd"}), "");
   EXPECT_NE(refusal({"outer.period=0"}), "");
   EXPECT_NE(refusal({"outer.lr=0"}), "");
