@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-without_cuda= cold=
+without_cuda="" cold=""
 for argument in "$@"; do
   case "$argument" in
     --without-cuda) without_cuda=yes ;;
@@ -23,12 +23,19 @@ trap 'rm -rf "$clone"' EXIT
 git clone -q . "$clone/trireme"
 prefix=()
 if [ -n "$without_cuda" ]; then
-  mkdir "$clone/empty"
-  # A mount namespace of its own, with an empty folder over the toolkit.
+  # A mount namespace of its own. An empty folder replaces the toolkit, and a copy without nvcc each
+  # other folder of PATH that has one, such as a script there that starts the toolkit's.
   # shellcheck disable=SC2016  # for the inner shell
-  prefix=(unshare --mount bash -c 'mount --bind "$1" "$(realpath /usr/local/cuda)" || exit 2
-    ! command -v nvcc || { echo "before_push.sh: there is another nvcc" >&2; exit 2; }
-    shift; exec "$@"' hide "$clone/empty")
+  prefix=(unshare --mount bash -c 'hidden=$1; shift
+    mkdir "$hidden" "$hidden/empty"
+    mount --bind "$hidden/empty" "$(realpath /usr/local/cuda)" || exit 2
+    while nvcc=$(type -P nvcc); do
+      folder=$(realpath "$(dirname "$nvcc")")
+      copy=$(mktemp -d "$hidden/XXXXXX")
+      cp -a "$folder/." "$copy" && rm "$copy/nvcc" && mount --bind "$copy" "$folder" || exit 2
+      hash -r
+    done
+    exec "$@"' hide "$clone/hidden")
 fi
 [ -z "$cold" ] || export CCACHE_DIR="$clone/ccache"
 [ -z "$(git status --porcelain)" ] || echo "before_push.sh: changes that are not committed are not tested" >&2
