@@ -1,61 +1,61 @@
 #include "parallel/outer/compressed_all_reduce.h"
 
-#include <chrono>
 #include <utility>
 
 #include "engine/ops/rows/transfer.h"
+#include "parallel/outer/piece_codec.h"
+#include "parallel/wait_scope.h"
 
 namespace trireme {
 
-CompressedAllReduce::CompressedAllReduce(Communicator& group, CompressionState& state, Ctx& ctx)
-    : group_(group), state_(state), ctx_(ctx) {
+CompressedAllReduce::CompressedAllReduce(Communicator& group, CompressionState& state, Ctx& ctx,
+                                         Messages messages)
+    : group_(group), state_(state), ctx_(ctx), messages_(messages) {
   const GroupCoord rank{group.size(), group.rank()};
   TRIREME_CHECK(state.rank() == rank, "the compression state of rank ", state.rank().index, " of ",
                 state.rank().size, " is used by rank ", rank.index, " of ", rank.size);
 }
 
 CompressedAllReduce::~CompressedAllReduce() {
-  try {
-    work_.wait();
-  } catch (...) {  // NOLINT: this object has been given up, and the group knows of a lost rank
-  }
-}
-
-template <class AnyTensor>
-AnyTensor CompressedAllReduce::part_of(const AnyTensor& data, const CompressedPart& part) const {
-  const int64_t at = part.offset - state_.data_range().begin;
-  return data.slice(0, at, at + part.elements()).reshape({part.rows, part.columns});
-}
-
-void CompressedAllReduce::encode(const CompressionState::Piece& piece, const Tensor& wire,
-                                 const ConstTensor& data) {
-  int64_t begin = 0;
-  for (const CompressionState::Encoder& e : piece) {
-    const ConstTensor x = part_of(data, e.part);
-    EncodingKey key = e.part.key;
-    key.round = round_;
-    state_.compressor(e.part).encode(ctx_, wire.slice(0, begin, begin + e.wire_bytes), x,
-                                     state_.residual_of(e), state_.state_of(e), key);
-    begin += e.wire_bytes;
-  }
-}
-
-void CompressedAllReduce::decode(const CompressionState::Piece& piece, const ConstTensor& wire,
-                                 const Tensor& data, bool add) {
-  int64_t begin = 0;
-  for (const CompressionState::Encoder& e : piece) {
-    const Tensor y = part_of(data, e.part);
-    EncodingKey key = e.part.key;
-    key.round = round_;
-    state_.compressor(e.part).decode(ctx_, y, wire.slice(0, begin, begin + e.wire_bytes), key, add);
-    begin += e.wire_bytes;
-  }
+  for (const Work& work : work_) try {
+      work.wait();
+    } catch (...) {  // NOLINT: this object has been given up, and the group knows of a lost rank
+    }
 }
 
 void CompressedAllReduce::check(const ConstTensor& data) const {
   check_operand("compressed all-reduce", "data", data, state_.dtype(), {data.numel()});
   TRIREME_CHECK(data.numel() >= state_.data_range().size(), "compressed all-reduce: data has ",
                 data.numel(), " elements, expected at least ", state_.data_range().size());
+}
+
+// Starts an exchange in which rank r gets the r-th part of `in`.
+void CompressedAllReduce::exchange(const Tensor& out, std::span<const int64_t> out_bytes,
+                                   const ConstTensor& in, std::span<const int64_t> in_bytes) {
+  work_.clear();
+  if (ctx_.planning()) return;
+  if (messages_ == kInOrder) {
+    work_.push_back(group_.all_to_all_v_async(out, out_bytes, in, in_bytes));
+    return;
+  }
+  int64_t to = 0, from = 0;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    const int64_t to_end = to + out_bytes[static_cast<size_t>(rank)];
+    const int64_t from_end = from + in_bytes[static_cast<size_t>(rank)];
+    const Tensor received = out.slice(0, std::exchange(to, to_end), to_end);
+    const ConstTensor sent = in.slice(0, std::exchange(from, from_end), from_end);
+    if (rank == group_.rank()) {
+      transfer(ctx_, received, sent);
+      continue;
+    }
+    if (received.numel() > 0) work_.push_back(group_.post_recv(received, rank));
+    if (sent.numel() > 0) work_.push_back(group_.post_send(sent, rank));
+  }
+}
+
+void CompressedAllReduce::wait() {
+  const WaitScope waiting(ctx_.profile, waiting_seconds_);
+  for (const Work& work : work_) work.wait();
 }
 
 void CompressedAllReduce::start(const ConstTensor& data, int64_t round) {
@@ -70,51 +70,38 @@ void CompressedAllReduce::start(const ConstTensor& data, int64_t round) {
   int64_t begin = 0;
   for (size_t r = 0; r < state_.pieces().size(); ++r) {
     const int64_t end = begin + state_.piece_bytes()[r];
-    encode(state_.pieces()[r], wire.slice(0, begin, end), data);
+    encode_piece(ctx_, state_, state_.pieces()[r], wire.slice(0, begin, end), data, round_);
     begin = end;
   }
-  if (!ctx_.planning())
-    work_ = group_.all_to_all_v_async(state_.own_wires(), state_.own_bytes(), wire,
-                                      state_.piece_bytes());
+  exchange(state_.own_wires(), state_.own_bytes(), wire, state_.piece_bytes());
 }
 
-template <class Wait>
-void CompressedAllReduce::timed(const Wait& wait) {
-  const auto begin = std::chrono::steady_clock::now();
-  {
-    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
-    wait();
-  }
-  waiting_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-void CompressedAllReduce::proceed(const Tensor& data) {
+void CompressedAllReduce::start_second_phase(const Tensor& data) {
   check(data);
-  TRIREME_CHECK(started_, "compressed all-reduce: proceed() without start()");
-  if (std::exchange(proceeded_, true)) return;
-  timed([&] { work_.wait(); });
-  const Tensor own_wires = state_.own_wires(), wire = state_.pieces_wire();
+  TRIREME_CHECK(started_, "compressed all-reduce: start_second_phase() without start()");
+  if (std::exchange(in_second_phase_, true)) return;
+  wait();
+  const Tensor own_wires = state_.own_wires();
   const int64_t bytes = state_.own_bytes().front();
   const auto own_wire = [&](int r) { return own_wires.slice(0, r * bytes, (r + 1) * bytes); };
-  for (int r = 0; r < group_.size(); ++r) decode(state_.own_piece(), own_wire(r), data, r > 0);
-  encode(state_.own_piece(), own_wire(0), data);
+  for (int r = 0; r < group_.size(); ++r)
+    decode_piece(ctx_, state_, state_.own_piece(), own_wire(r), data, round_, r > 0);
+  encode_piece(ctx_, state_, state_.own_piece(), own_wire(0), data, round_);
   for (int r = 1; r < group_.size(); ++r) transfer(ctx_, own_wire(r), own_wire(0));
-  if (!ctx_.planning())
-    work_ = group_.all_to_all_v_async(wire, state_.piece_bytes(), own_wires, state_.own_bytes());
+  exchange(state_.pieces_wire(), state_.piece_bytes(), own_wires, state_.own_bytes());
 }
 
 void CompressedAllReduce::finish(const Tensor& data) {
   check(data);
   TRIREME_CHECK(started_, "compressed all-reduce: finish() without start()");
-  proceed(data);
-  timed([&] { work_.wait(); });
-  started_ = proceeded_ = false;
+  start_second_phase(data);
+  wait();
+  started_ = in_second_phase_ = false;
   const Tensor wire = state_.pieces_wire();
   int64_t begin = 0;
   for (size_t r = 0; r < state_.pieces().size(); ++r) {
     const int64_t end = begin + state_.piece_bytes()[r];
-    decode(state_.pieces()[r], wire.slice(0, begin, end), data, false);
+    decode_piece(ctx_, state_, state_.pieces()[r], wire.slice(0, begin, end), data, round_, false);
     begin = end;
   }
 }

@@ -20,8 +20,14 @@ namespace trireme {
 
 class CompressedAllReduce {
  public:
+  // Messages of the exchange: operations in the order of all others of the rank (a collective), or
+  // posted ones, which are transferred while the rank computes and runs other operations. Posted
+  // messages of GPU tensors need open paths between all ranks of the group.
+  enum Messages : uint8_t { kInOrder, kPosted };
+
   // state: of this rank of the group. All arguments must outlive this object.
-  CompressedAllReduce(Communicator& group, CompressionState& state, Ctx& ctx);
+  CompressedAllReduce(Communicator& group, CompressionState& state, Ctx& ctx,
+                      Messages messages = kInOrder);
   ~CompressedAllReduce();  // waits for the exchange of start()
   CompressedAllReduce(const CompressedAllReduce&) = delete;
   CompressedAllReduce& operator=(const CompressedAllReduce&) = delete;
@@ -31,33 +37,29 @@ class CompressedAllReduce {
   // than in the calls before. In a planning run this and finish() only plan their scratch, and the
   // state need not be allocated.
   void start(const ConstTensor& data, int64_t round);
-  // Phase 2 of start(), without waiting for its exchange. data: scratch until finish(), the same
-  // tensor as there. Collective; waits for phase 1, unless arrived() says that it is complete.
-  void proceed(const Tensor& data);
-  bool arrived() const { return work_.done(); }
+  // Waits for phase 1 and starts phase 2; nothing if that has started. data: scratch until
+  // finish(), the same tensor as there. Collective.
+  void start_second_phase(const Tensor& data);
   // Completes start(): every part of data = the sum. Collective; waits, which is added to
-  // TimeCategory::kCommunication of the context's profile.
+  // TimeCategory::kCommunication of the context's profile, as in start_second_phase().
   void finish(const Tensor& data);
-  // Time that the last finish() waited.
+  // Time waited since the last start().
   double waiting_seconds() const { return waiting_seconds_; }
 
  private:
   void check(const ConstTensor& data) const;
-  template <class AnyTensor>
-  AnyTensor part_of(const AnyTensor& data, const CompressedPart& part) const;
-  template <class Wait>
-  void timed(const Wait& wait);
-  void encode(const CompressionState::Piece& piece, const Tensor& wire, const ConstTensor& data);
-  void decode(const CompressionState::Piece& piece, const ConstTensor& wire, const Tensor& data,
-              bool add);
+  void exchange(const Tensor& out, std::span<const int64_t> out_bytes, const ConstTensor& in,
+                std::span<const int64_t> in_bytes);
+  void wait();
 
   Communicator& group_;
   CompressionState& state_;
   Ctx& ctx_;
+  Messages messages_;
   int64_t round_ = -1;
-  bool started_ = false, proceeded_ = false;
+  bool started_ = false, in_second_phase_ = false;
   double waiting_seconds_ = 0;
-  Work work_;
+  std::vector<Work> work_;
 };
 
 }  // namespace trireme

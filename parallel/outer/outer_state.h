@@ -28,9 +28,13 @@ class OuterState {
     // the same memory.
     Tensor shared = {}, momentum = {}, update = {}, own = {}, scratch = {};
     ShardMap map() const { return ShardMap({piece}); }
+    // Elements of `update`; without memory before it is allocated, as in a planning run.
+    Tensor update_or_shape() const {
+      return update.present() ? update : Tensor(nullptr, exchange.dtype(), Shape{piece.size()});
+    }
   };
   // Round of a fragment that has begun and not ended.
-  struct Open {
+  struct OpenRound {
     int64_t begun = -1;   // after this step; -1: none
     bool summed = false;  // the exchange is complete: `update` of the units is the sum
     // By site, 1 if its update is left out, else 0; then the sum of the squares of the updates. Of
@@ -50,7 +54,7 @@ class OuterState {
   std::vector<std::unique_ptr<Unit>>& units() { return units_; }
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
 
-  std::vector<Open> open;  // by fragment
+  std::vector<OpenRound> open;  // by fragment
   // Whether the weights of the sites may differ from the shared ones. After loading: whether
   // Unit::own holds the site's own weights.
   bool apart = false;

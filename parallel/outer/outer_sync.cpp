@@ -16,30 +16,18 @@ constexpr int kAll = -1;             // fragments
 
 }  // namespace
 
-OuterSync::OuterSync(const Groups& groups, Communicator& peers, ParameterStore& store,
-                     OuterState& state, Ctx& ctx)
-    : groups_(groups),
-      peers_(peers),
-      store_(store),
-      state_(state),
-      ctx_(ctx),
-      reports_(static_cast<size_t>(state.config().fragments)) {
+OuterSync::OuterSync(const Groups& groups, std::unique_ptr<UpdateExchange> exchange,
+                     ParameterStore& store, OuterState& state, Ctx& ctx)
+    : groups_(groups), store_(store), state_(state), ctx_(ctx), exchange_(std::move(exchange)) {
   for (const auto& unit : state.units())
-    exchanges_.push_back(
-        std::make_unique<Exchange>(groups.of(unit->region), peers, store, *unit, ctx));
-}
-
-OuterSync::~OuterSync() {
-  for (const Work& report : reports_) try {
-      report.wait();
-    } catch (...) {  // NOLINT: this object has been given up, and the group knows of a lost rank
-    }
+    units_.push_back({*unit, WeightPieces(groups.of(unit->region), store, unit->region, unit->range,
+                                          unit->pieces, ctx)});
 }
 
 template <class Use>
 void OuterSync::for_each(int fragment, const Use& use) {
-  for (const auto& exchange : exchanges_)
-    if (fragment == kAll || exchange->unit.fragment == fragment) use(*exchange);
+  for (const UnitWeights& weights : units_)
+    if (fragment == kAll || weights.unit.fragment == fragment) use(weights);
 }
 
 // Runs work that needs scratch.
@@ -61,10 +49,11 @@ ArenaPlan OuterSync::plan() {
   {
     const Arena::Region scratch(ctx_.arena, "outer rounds");
     add_squares(kAll);
-    for_each(kAll, [&](Exchange& e) {
-      e.sum.start(update_of(e), 0);
-      e.sum.finish(update_of(e));
-    });
+    OuterState::OpenRound round;
+    for (int f = 0; f < fragments(); ++f) {
+      exchange_->start(f, round);
+      exchange_->finish(f, round);
+    }
   }
   return ctx_.arena.end_planning();
 }
@@ -73,14 +62,9 @@ void OuterSync::begin(const StoredWeights& weights, const ArenaPlan& plan) {
   weights_ = weights;
   plan_ = &plan;
   scalars_ = Buffer("outer scalars", kScalarsAt + kStepScalarsBytes, ctx_.memory());
-  for_each(kAll, [&](Exchange& e) { e.pieces.read(weights_, e.unit.shared, e.unit.scratch); });
+  for_each(kAll,
+           [&](const UnitWeights& w) { w.pieces.read(weights_, w.unit.shared, w.unit.scratch); });
   if (state_.apart) write_all(&OuterState::Unit::own);
-}
-
-// Elements of `update`; without memory in a planning run.
-Tensor OuterSync::update_of(const Exchange& e) const {
-  if (e.unit.update.present()) return e.unit.update;
-  return {nullptr, store_.gradient_dtype(), Shape{e.unit.piece.size()}};
 }
 
 Tensor OuterSync::squares() const {
@@ -91,11 +75,11 @@ Tensor OuterSync::squares() const {
 // squares() = sum of the squares of the updates that count on this rank.
 void OuterSync::add_squares(int fragment) {
   fill_zero(ctx_, squares());
-  for_each(fragment, [&](const Exchange& e) {
-    const ShardMap map = e.unit.map();
+  for_each(fragment, [&](const UnitWeights& w) {
+    const ShardMap map = w.unit.map();
     for (const FlatRange& range : store_.counted_ranges())
       map.for_each(range, [&](const FlatRange& part, int64_t at) {
-        sum_of_squares(ctx_, squares(), update_of(e).slice(0, at, at + part.size()));
+        sum_of_squares(ctx_, squares(), w.unit.update_or_shape().slice(0, at, at + part.size()));
       });
   });
 }
@@ -106,50 +90,47 @@ double OuterSync::squares_of_site() {
 }
 
 // Step after which an open round ends.
-int64_t OuterSync::ends_after(const OuterState::Open& open) const {
-  return open.begun + state_.config().overlap_steps;
+int64_t OuterSync::ends_after(const OuterState::OpenRound& round) const {
+  return round.begun + state_.config().overlap_steps;
+}
+
+// Step after which its second phase starts: halfway, so that each phase has as many steps. The
+// order of phases must be the same on all ranks, so it depends on steps and not on what has
+// arrived.
+int64_t OuterSync::second_phase_after(const OuterState::OpenRound& round) const {
+  return round.begun + (state_.config().overlap_steps + 1) / 2;
 }
 
 // update = shared - the site's weights, which is sent. An update that cannot be encoded is left
 // out: it becomes zero.
 void OuterSync::begin_round(int fragment, int64_t step) {
   constexpr double kMaxSquares = 1e30;
-  OuterState::Open& its = open(fragment);
+  OuterState::OpenRound& its = open(fragment);
   TRIREME_CHECK(its.begun < 0, "a round of fragment ", fragment, " begins before the last ended");
-  for_each(fragment, [&](Exchange& e) {
-    const Tensor& update = e.unit.update;
-    e.pieces.read(weights_, update, e.unit.scratch);
+  for_each(fragment, [&](const UnitWeights& w) {
+    const Tensor& update = w.unit.update;
+    w.pieces.read(weights_, update, w.unit.scratch);
     scale(ctx_, update, update, -1.0);
-    add(ctx_, update, update, e.unit.shared);
+    add(ctx_, update, update, w.unit.shared);
   });
+  const GroupCoord site = exchange_->site();
+  its = {.begun = step, .report = std::vector<double>(static_cast<size_t>(site.size) + 1)};
   in_arena([&] {
     add_squares(fragment);
     const double own = squares_of_site();
     const bool left_out = !(own < kMaxSquares);  // true for NaN
-    if (left_out) for_each(fragment, [&](const Exchange& e) { fill_zero(ctx_, e.unit.update); });
-    its.report.assign(static_cast<size_t>(peers_.size()) + 1, 0.0);
-    its.report[static_cast<size_t>(peers_.rank())] = left_out ? 1 : 0;
+    if (left_out) for_each(fragment, [&](const UnitWeights& w) { fill_zero(ctx_, w.unit.update); });
+    its.report[static_cast<size_t>(site.index)] = left_out ? 1 : 0;
     its.report.back() = left_out ? 0 : own;
-    for_each(fragment, [&](Exchange& e) { e.sum.start(e.unit.update, step); });
+    exchange_->start(fragment, its);
   });
-  reports_[static_cast<size_t>(fragment)] = peers_.all_reduce_async(
-      Tensor(its.report.data(), DType::kF64, Shape{std::ssize(its.report)}));
-  its.begun = step;
-  its.summed = false;
-}
-
-// Second phase of an exchange. The order of all exchanges must be the same on all ranks, so that it
-// depends on the step only, and not on what has arrived.
-void OuterSync::proceed(int fragment) {
-  in_arena([&] { for_each(fragment, [&](Exchange& e) { e.sum.proceed(e.unit.update); }); });
 }
 
 // update = the sum of the updates of all sites.
 void OuterSync::complete_sum(int fragment) {
-  OuterState::Open& its = open(fragment);
+  OuterState::OpenRound& its = open(fragment);
   if (its.begun < 0 || its.summed) return;
-  in_arena([&] { for_each(fragment, [&](Exchange& e) { e.sum.finish(e.unit.update); }); });
-  reports_[static_cast<size_t>(fragment)].wait();
+  in_arena([&] { exchange_->finish(fragment, its); });
   its.summed = true;
 }
 
@@ -163,31 +144,32 @@ void OuterSync::change_shared(int fragment, int64_t step, double factor) {
       .grad_multiplier = factor, .learning_rate = averages ? 1.0 : config.lr, .count = 2};
   const Tensor scalars = scalars_.tensor(DType::kU8, {kStepScalarsBytes}, kScalarsAt);
   transfer(ctx_, scalars, ConstTensor(&values, DType::kU8, Shape{kStepScalarsBytes}));
-  for_each(fragment, [&](const Exchange& e) {
-    sgd_step(ctx_, e.unit.shared, {}, e.unit.update, momentum > 0 ? e.unit.momentum : Tensor(),
+  for_each(fragment, [&](const UnitWeights& w) {
+    sgd_step(ctx_, w.unit.shared, {}, w.unit.update, momentum > 0 ? w.unit.momentum : Tensor(),
              scalars, {.momentum = momentum, .nesterov = momentum > 0 && config.nesterov});
   });
 }
 
-// The site's weights of a unit = the shared ones, mixed with its own if it has gone on meanwhile.
-void OuterSync::mix(Exchange& e, bool at_once) {
-  const double mixing = at_once ? 0.0 : state_.config().mixing;
-  if (mixing == 0) return e.pieces.write(weights_, e.unit.shared, e.unit.scratch);
-  const Tensor &own = e.unit.own, &rest = e.unit.update;  // which is not needed any more
-  e.pieces.read(weights_, own, e.unit.scratch);
+// The site's weights of a unit = mixing times its own + (1 - mixing) times the shared ones.
+void OuterSync::write_mixed(const UnitWeights& weights, double mixing) {
+  const OuterState::Unit& unit = weights.unit;
+  if (mixing == 0) return weights.pieces.write(weights_, unit.shared, unit.scratch);
+  const Tensor &own = unit.own, &rest = unit.update;  // which is not needed any more
+  weights.pieces.read(weights_, own, unit.scratch);
   scale(ctx_, own, own, mixing);
-  scale(ctx_, rest, e.unit.shared, 1 - mixing);
+  scale(ctx_, rest, unit.shared, 1 - mixing);
   add(ctx_, own, own, rest);
-  e.pieces.write(weights_, own, e.unit.scratch);
+  weights.pieces.write(weights_, own, unit.scratch);
 }
 
 void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& round) {
   complete_sum(fragment);
-  OuterState::Open& its = open(fragment);
+  OuterState::OpenRound& its = open(fragment);
+  const auto reports = static_cast<int>(its.report.size()) - 1;  // sites of the run that began it
   std::vector<int> left_out;
-  for (int site = 0; site + 1 < std::ssize(its.report); ++site)
+  for (int site = 0; site < reports; ++site)
     if (its.report[static_cast<size_t>(site)] != 0) left_out.push_back(site);
-  const auto sites = static_cast<double>(std::ssize(its.report) - 1 - std::ssize(left_out));
+  const auto sites = static_cast<double>(reports - std::ssize(left_out));
   if (sites > 0) {
     in_arena([&] { add_squares(fragment); });
     const double mean = squares_of_site() / (sites * sites);
@@ -196,10 +178,11 @@ void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& 
         std::hypot(round.drift, std::sqrt(std::max(0.0, its.report.back() / sites - mean)));
     change_shared(fragment, step, 1 / sites);
   }
-  for_each(fragment, [&](Exchange& e) {
-    round.sent_bytes += e.unit.exchange.sent_bytes();
-    mix(e, at_once);
-  });
+  // A site that was left out has weights of no use.
+  const bool is_left_out = std::ranges::count(left_out, exchange_->site().index % reports) > 0;
+  const double mixing = at_once || is_left_out ? 0.0 : state_.config().mixing;
+  for_each(fragment, [&](const UnitWeights& w) { write_mixed(w, mixing); });
+  round.sent_bytes += exchange_->sent_bytes(fragment);
   for (const int site : left_out)
     if (std::ranges::count(round.left_out, site) == 0) round.left_out.push_back(site);
   ++round.fragments;
@@ -209,11 +192,9 @@ void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& 
 bool OuterSync::is_due(int64_t step, int64_t steps) const {
   const OuterConfig& config = state_.config();
   for (int f = 0; f < fragments(); ++f) {
-    const OuterState::Open& its = state_.open[static_cast<size_t>(f)];
+    const OuterState::OpenRound& its = state_.open[static_cast<size_t>(f)];
     if (config.is_round(step, steps, f)) return true;
-    if (its.begun >= 0 &&
-        (ends_after(its) == step || its.begun + (config.overlap_steps + 1) / 2 == step))
-      return true;
+    if (its.begun >= 0 && (ends_after(its) == step || second_phase_after(its) == step)) return true;
   }
   return false;
 }
@@ -225,12 +206,12 @@ OuterRound OuterSync::after_step(int64_t step, int64_t steps) {
   OuterRound round;
   state_.apart = true;
   for (int f = 0; f < fragments(); ++f) {
-    const OuterState::Open& its = open(f);
+    const OuterState::OpenRound& its = open(f);
     if (its.begun < 0) continue;
     if (joint || ends_after(its) == step)
       end_round(f, step, false, round);
-    else if (its.begun + (config.overlap_steps + 1) / 2 == step && !its.summed)
-      proceed(f);
+    else if (second_phase_after(its) == step && !its.summed)
+      in_arena([&] { exchange_->start_second_phase(f); });
   }
   const bool at_once = joint || config.overlap_steps == 0;
   for (int f = 0; f < fragments(); ++f)
@@ -238,7 +219,7 @@ OuterRound OuterSync::after_step(int64_t step, int64_t steps) {
   for (int f = 0; at_once && f < fragments(); ++f)
     if (open(f).begun == step) end_round(f, step, true, round);
   if (round.fragments > 0) refresh_parameters();
-  if (at_once && round.fragments == fragments()) state_.apart = false;
+  if (joint || (at_once && round.fragments == fragments())) state_.apart = false;
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (round.fragments > 0) round.seconds = std::exchange(seconds_, 0);
   return round;
@@ -246,13 +227,15 @@ OuterRound OuterSync::after_step(int64_t step, int64_t steps) {
 
 void OuterSync::show_shared() {
   for (int f = 0; f < fragments(); ++f) complete_sum(f);
-  for_each(kAll, [&](Exchange& e) { e.pieces.read(weights_, e.unit.own, e.unit.scratch); });
+  for_each(kAll,
+           [&](const UnitWeights& w) { w.pieces.read(weights_, w.unit.own, w.unit.scratch); });
   write_all(&OuterState::Unit::shared);
 }
 
 // The site's weights = one of the arrays of the state.
 void OuterSync::write_all(Tensor OuterState::Unit::*array) {
-  for_each(kAll, [&](Exchange& e) { e.pieces.write(weights_, e.unit.*array, e.unit.scratch); });
+  for_each(kAll,
+           [&](const UnitWeights& w) { w.pieces.write(weights_, w.unit.*array, w.unit.scratch); });
   refresh_parameters();
 }
 

@@ -7,20 +7,19 @@
 // al. 2025): the update is that of the first of these steps, and what a site has trained since is
 // mixed in, x_s = mixing x_s + (1 - mixing) x.
 //
-// Each rank exchanges one piece of the weights with the ranks of the same number in other sites
-// (CompressedAllReduce), so a site sends each weight once, however many of its ranks store it.
+// Each rank works on one piece of the weights, so a site sends each weight once, however many of its
+// ranks store it.
 #pragma once
 
 #include <memory>
 
 #include "parallel/groups.h"
-#include "parallel/outer/compressed_all_reduce.h"
-#include "parallel/outer/outer_state.h"
+#include "parallel/outer/update_exchange.h"
 #include "parallel/outer/weight_pieces.h"
 
 namespace trireme {
 
-// Rounds that ended after one step, of one or all fragments.
+// Rounds that ended at one step, of one or more fragments.
 struct OuterRound {
   // With d_s the update of site s, d their mean: norm of d, and root of the mean over s of
   // |d_s - d|^2. With compression d is what was received, and the drift a difference of squares.
@@ -33,13 +32,10 @@ struct OuterRound {
 
 class OuterSync {
  public:
-  // groups: of this site. peers: Sites::peers(). All arguments must outlive this object.
-  // Collective over all sites.
-  OuterSync(const Groups& groups, Communicator& peers, ParameterStore& store, OuterState& state,
-            Ctx& ctx);
-  ~OuterSync();  // waits for the exchanges of open rounds
-  OuterSync(const OuterSync&) = delete;
-  OuterSync& operator=(const OuterSync&) = delete;
+  // groups: of this site. exchange: of the units of `state`. The other arguments must outlive this
+  // object. Collective over the site.
+  OuterSync(const Groups& groups, std::unique_ptr<UpdateExchange> exchange, ParameterStore& store,
+            OuterState& state, Ctx& ctx);
 
   ArenaPlan plan();  // of the scratch of after_step() and with_shared_weights()
   // Call once the weights are initialized or loaded: they become the shared weights. If the state
@@ -65,49 +61,41 @@ class OuterSync {
   }
 
  private:
-  struct Exchange {
-    Exchange(Communicator& ranks, Communicator& peers, const ParameterStore& store,
-             OuterState::Unit& its, Ctx& ctx)
-        : unit(its),
-          pieces(ranks, store, its.region, its.range, its.pieces, ctx),
-          sum(peers, its.exchange, ctx) {}
+  struct UnitWeights {
     OuterState::Unit& unit;
     WeightPieces pieces;
-    CompressedAllReduce sum;
   };
-  // Calls use(exchange) for the units of a fragment, or of all (-1).
+  // Calls use(weights) for the units of a fragment, or of all (-1).
   template <class Use>
   void for_each(int fragment, const Use& use);
   template <class Work>
   void in_arena(const Work& work);
-  int64_t ends_after(const OuterState::Open& open) const;
+  int64_t ends_after(const OuterState::OpenRound& round) const;
+  int64_t second_phase_after(const OuterState::OpenRound& round) const;
   void begin_round(int fragment, int64_t step);
-  void proceed(int fragment);
   void complete_sum(int fragment);
   void end_round(int fragment, int64_t step, bool at_once, OuterRound& round);
   void add_squares(int fragment);
   double squares_of_site();
   void change_shared(int fragment, int64_t step, double factor);
-  void mix(Exchange& e, bool at_once);
+  void write_mixed(const UnitWeights& weights, double mixing);
   void show_shared();
   void write_all(Tensor OuterState::Unit::*array);
   void refresh_parameters();
-  Tensor update_of(const Exchange& e) const;
   Tensor squares() const;
   int fragments() const { return state_.config().fragments; }
-  OuterState::Open& open(int fragment) { return state_.open[static_cast<size_t>(fragment)]; }
+  OuterState::OpenRound& open(int fragment) { return state_.open[static_cast<size_t>(fragment)]; }
 
   const Groups& groups_;
-  Communicator& peers_;
   ParameterStore& store_;
   OuterState& state_;
   Ctx& ctx_;
   StoredWeights weights_;
   const ArenaPlan* plan_ = nullptr;
-  std::vector<std::unique_ptr<Exchange>> exchanges_;  // by unit
-  std::vector<Work> reports_;                         // by fragment
-  double seconds_ = 0;                                // in after_step() since a round ended
-  Buffer scalars_;                                    // a float64 and a StepScalars
+  std::unique_ptr<UpdateExchange> exchange_;
+  std::vector<UnitWeights> units_;
+  double seconds_ = 0;  // in after_step() since a round ended
+  Buffer scalars_;      // a float64 and a StepScalars
 };
 
 }  // namespace trireme

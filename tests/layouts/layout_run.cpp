@@ -5,6 +5,7 @@
 
 #include "engine/ops/loss/cross_entropy.h"
 #include "engine/ops/rows/transfer.h"
+#include "parallel/outer/peer_exchange.h"
 #include "parallel/outer/sites.h"
 #include "tests/layouts/routing_margin.h"
 #include "tests/support/compare.h"
@@ -260,8 +261,9 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
         std::unique_ptr<OuterSync> outer;
         ArenaPlan outer_plan;
         if (state.outer != nullptr) {
-          outer =
-              std::make_unique<OuterSync>(groups, sites.peers(), state.store, *state.outer, ctx);
+          outer = std::make_unique<OuterSync>(
+              groups, std::make_unique<PeerExchange>(sites.peers(), *state.outer, ctx), state.store,
+              *state.outer, ctx);
           outer_plan = outer->plan();
           ctx.arena.reserve(outer_plan.capacity);
           outer->begin(state.weights(), outer_plan);

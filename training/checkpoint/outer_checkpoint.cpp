@@ -29,9 +29,13 @@ const std::string* first_trained(const ParameterStore& store) {
 void load_rounds(const CheckpointReader& reader, OuterState& state) {
   with_state(reader, [&](const Json& json) {
     if (!json.contains(kOuterRounds)) return;
-    const Json& rounds = json[kOuterRounds];
-    for (size_t f = 0; f < state.open.size() && f < rounds.size(); ++f) {
-      OuterState::Open& open = state.open[f];
+    state.apart = json[kOuterRounds].at("apart").get<bool>();
+    const Json& rounds = json[kOuterRounds].at("fragments");
+    if (rounds.size() != state.open.size())
+      fail_input("checkpoint ", reader.directory(), ": ", kOuterRounds, " has ", rounds.size(),
+                 " fragments, this run has ", state.open.size());
+    for (size_t f = 0; f < rounds.size(); ++f) {
+      OuterState::OpenRound& open = state.open[f];
       open.begun = rounds[f].at("begun").get<int64_t>();
       open.report = rounds[f].at("report").get<std::vector<double>>();
       open.summed = true;
@@ -80,9 +84,9 @@ void add_outer_parts(const TrainState& state, std::vector<CheckpointPart>& parts
 
 Json outer_rounds_to_json(const OuterState& state) {
   Json rounds = Json::array();
-  for (const OuterState::Open& open : state.open)
+  for (const OuterState::OpenRound& open : state.open)
     rounds.push_back({{"begun", open.begun}, {"report", open.report}});
-  return rounds;
+  return {{"apart", state.apart}, {"fragments", rounds}};
 }
 
 void load_outer(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
@@ -96,10 +100,9 @@ void load_outer(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
                   "weights are dropped");
     return;
   }
+  load_rounds(reader, *state.outer);  // also on ranks without trained parameters
   const std::string* const name = first_trained(state.store);
   if (name == nullptr) return;
-  load_rounds(reader, *state.outer);
-  state.outer->apart = reader.find(kOuterLocal, *name) != nullptr;
   const bool moves = reader.find(kOuterMomentum, *name) != nullptr;
   for (const auto& unit : state.outer->units()) {
     const ShardMap map = unit->map();

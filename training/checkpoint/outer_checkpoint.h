@@ -15,7 +15,7 @@ namespace trireme {
 
 // Key of the checkpoint's state: step states by site, if there are several.
 inline constexpr const char* kSiteStepStates = "site_step_states";
-// Key of the rounds that have begun and not ended, by fragment.
+// Key of OuterState::apart and of the rounds that have begun and not ended, by fragment.
 inline constexpr const char* kOuterRounds = "outer_rounds";
 nlohmann::ordered_json outer_rounds_to_json(const OuterState& state);
 

@@ -49,18 +49,20 @@ void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport
 void read_streaming(const ConfigValues& values, const OuterAlgorithm& row, RunConfig& config,
                     ConfigReport& report) {
   OuterConfig& outer = config.outer;
-  const int64_t most = std::max<int64_t>(1, std::min(config.model.num_layers, outer.period));
+  const int64_t max_fragments =
+      std::max<int64_t>(1, std::min(config.model.num_layers, outer.period));
   const auto given = [&](const char* key, int64_t streamed, int64_t other) {
     return !values.is_auto(key) ? values.integer(key) : row.streams ? streamed : other;
   };
-  const int64_t fragments = given(kFragments, std::min(kStreamedFragments, most), 1);
+  const int64_t fragments = given(kFragments, std::min(kStreamedFragments, max_fragments), 1);
   outer.overlap_steps = given(kOverlap, std::min(kStreamedOverlap, outer.period - 1), 0);
   const bool mixes = row.streams && outer.overlap_steps > 0;
   outer.mixing = !values.is_auto(kMixing) ? values.number(kMixing) : mixes ? kStreamedMixing : 0;
-  if (fragments > most)
+  if (fragments > max_fragments)
     report.error(values.spelled(kFragments),
-                 concat(fragments, " is more than the ", most, " layers or steps of a period"));
-  outer.fragments = static_cast<int>(std::min(fragments, most));
+                 concat(fragments, " is above ", max_fragments, ", the smaller of the model's ",
+                        config.model.num_layers, " layers and ", kPeriod, " ", outer.period));
+  outer.fragments = static_cast<int>(std::min(fragments, max_fragments));
   if (outer.overlap_steps >= outer.period)
     report.error(values.spelled(kOverlap),
                  concat(outer.overlap_steps, " is not below ", kPeriod, " ", outer.period));
@@ -89,12 +91,14 @@ void add_outer_keys(Schema& s) {
             "steps between two rounds; a round also ends the run")
       .at_least(1)
       .at_most(kMaxSteps);
-  s.number(kRate, "\"auto\"", "learning rate of the round; auto: 1, diloco: 0.7")
+  s.number(kRate, "\"auto\"",
+           "learning rate of the round; auto: 1, diloco and streaming_diloco: 0.7")
       .or_auto()
       .above(0)
       .at_most(10);
   s.number(kMomentum, "\"auto\"",
-           "momentum over rounds; auto: average: 0, block_momentum: 1 - 1 / sites, diloco: 0.9")
+           "momentum over rounds; auto: average: 0, block_momentum: 1 - 1 / sites, diloco and "
+           "streaming_diloco: 0.9")
       .or_auto()
       .at_least(0)
       .below(1);

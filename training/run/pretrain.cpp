@@ -80,8 +80,9 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
                  config.sequence_length),
       batches_(static_cast<size_t>(config.gradient_accumulation_steps)) {
   if (state_.outer != nullptr)
-    outer_ =
-        std::make_unique<OuterSync>(groups_, sites_.peers(), state_.store, *state_.outer, ctx_);
+    outer_ = std::make_unique<OuterSync>(
+        groups_, std::make_unique<PeerExchange>(sites_.peers(), *state_.outer, ctx_), state_.store,
+        *state_.outer, ctx_);
   parameters_ = parameter_count(config.model);
   if (config.finetune.lora.enabled())
     for (const ModelParameter& p : adapter_parameters(config.model, config.finetune.lora))

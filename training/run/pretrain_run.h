@@ -11,6 +11,7 @@
 #include "engine/observe/step_metrics.h"
 #include "parallel/device.h"
 #include "parallel/outer/outer_sync.h"
+#include "parallel/outer/peer_exchange.h"
 #include "parallel/outer/sites.h"
 #include "training/checkpoint/train_checkpoint.h"
 #include "training/eval/evaluate.h"

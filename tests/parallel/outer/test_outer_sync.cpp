@@ -6,6 +6,7 @@
 #include "parallel/comm/world.h"
 #include "parallel/outer/outer_algorithms.h"
 #include "parallel/outer/outer_sync.h"
+#include "parallel/outer/peer_exchange.h"
 #include "parallel/outer/sites.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
@@ -59,7 +60,8 @@ std::vector<double> after_rounds(const OuterConfig& config) {
     store.allocate(ctx, true);
     OuterState state(config, store, groups.layout, 1, false, 1);
     state.allocate(ctx);
-    OuterSync sync(groups, sites.peers(), store, state, ctx);
+    OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
+                   ctx);
     const ArenaPlan plan = sync.plan();
     ctx.arena.reserve(plan.capacity);
     double* const weights = store.value(0).as<double>();
@@ -113,7 +115,8 @@ TEST(OuterSync, ShowsTheSharedWeights) {
     config.sites = kSites;
     OuterState state(config, store, groups.layout, 1, false, 1);
     state.allocate(ctx);
-    OuterSync sync(groups, sites.peers(), store, state, ctx);
+    OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
+                   ctx);
     const ArenaPlan plan = sync.plan();
     ctx.arena.reserve(plan.capacity);
     float* const weights = store.value(0).as<float>();

@@ -133,8 +133,9 @@ TEST(OuterConfig, RefusesWhatDoesNotFit) {
             "powersgd");
   EXPECT_EQ(refusal({"outer.compression.method=quantize", "outer.compression.bits=3"}),
             "outer.compression.bits: is 3, expected 8, 4 or 1");
-  EXPECT_EQ(refusal({"outer.fragments=3"}),
-            "outer.fragments: 3 is more than the 2 layers or steps of a period");
+  EXPECT_EQ(
+      refusal({"outer.fragments=3"}),
+      "outer.fragments: 3 is above 2, the smaller of the model's 2 layers and outer.period 100");
   EXPECT_EQ(refusal({"outer.period=5", "outer.overlap_steps=5"}),
             "outer.overlap_steps: 5 is not below outer.period 5");
   EXPECT_EQ(refusal({"outer.mixing=0.5"}), "outer.mixing: needs outer.overlap_steps above 0");

@@ -1,0 +1,27 @@
+// Exchange of the updates of sites, by fragment of the weights (parallel/outer/outer_state.h).
+#pragma once
+
+#include "parallel/outer/outer_state.h"
+
+namespace trireme {
+
+class UpdateExchange {
+ public:
+  virtual ~UpdateExchange() = default;
+  virtual GroupCoord site() const = 0;
+
+  // Starts to send the updates in Unit::update of the fragment's units, which are scratch from here
+  // on, and the report of this site: round.report has only its elements. Returns without waiting
+  // for other sites. Collective over the site, as the next two.
+  virtual void start(int fragment, OuterState::OpenRound& round) = 0;
+  // Starts to send what depends on the updates of the others; waits for these. The order in which
+  // ranks call start() and this of all fragments must be the same.
+  virtual void start_second_phase(int fragment) = 0;
+  // Waits for the end of the exchange: Unit::update is the sum over the sites, and round.report
+  // that of all sites.
+  virtual void finish(int fragment, OuterState::OpenRound& round) = 0;
+  // Bytes that this rank sends to other sites in one exchange of the fragment.
+  virtual int64_t sent_bytes(int fragment) const = 0;
+};
+
+}  // namespace trireme
