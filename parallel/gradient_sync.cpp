@@ -149,14 +149,13 @@ bool GradientSync::compresses() const {
   return compression_ != nullptr && compression_->compresses(ctx_.step);
 }
 
-// Whether the gradients and losses of all ranks are finite and far from the largest float32.
+// Whether the gradients and losses of all ranks are finite and small enough to encode.
 bool GradientSync::may_encode(const ConstTensor& loss) {
-  constexpr double kMaxSquares = 1e30;
   const Activation squares = ctx_.allocate("gradient_sync.squares", DType::kF64, {1});
   fill_zero(ctx_, *squares);
   sum_of_squares(ctx_, *squares, gradients());
   sum_of_squares(ctx_, *squares, loss);
-  const bool may = to_host<double>(ctx_, *squares).front() < kMaxSquares;  // false for NaN
+  const bool may = to_host<double>(ctx_, *squares).front() < kMaxEncodedSquares;  // false for NaN
   return ctx_.planning() || groups_.world.all_reduce_scalar(int64_t{may}, ReduceOp::kMin) != 0;
 }
 

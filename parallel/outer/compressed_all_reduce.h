@@ -18,6 +18,11 @@
 
 namespace trireme {
 
+// Data whose sum of squares is not below this is not encoded. Norms are below 1e15 then, so that
+// sums over ranks, residuals and PowerSGD's product of a matrix and the factor of an earlier one
+// stay finite in float32 (up to 3.4e38).
+inline constexpr double kMaxEncodedSquares = 1e30;
+
 class CompressedAllReduce {
  public:
   // Messages of the exchange: operations in the order of all others of the rank (a collective), or
@@ -32,10 +37,10 @@ class CompressedAllReduce {
   CompressedAllReduce(const CompressedAllReduce&) = delete;
   CompressedAllReduce& operator=(const CompressedAllReduce&) = delete;
 
-  // Encodes the parts of `data` (n), finite and contiguous, whose first element is the first of the
-  // state's data_range(), and starts to send them. data may be changed afterwards. round: larger
-  // than in the calls before. In a planning run this and finish() only plan their scratch, and the
-  // state need not be allocated.
+  // Encodes the parts of `data` (n), contiguous and with a sum of squares below
+  // kMaxEncodedSquares, whose first element is the first of the state's data_range(), and starts to
+  // send them. data may be changed afterwards. round: larger than in the calls before. In a
+  // planning run this and finish() only plan their scratch, and the state need not be allocated.
   void start(const ConstTensor& data, int64_t round);
   // Waits for phase 1 and starts phase 2; nothing if that has started. data: scratch until
   // finish(), the same tensor as there. Collective.

@@ -6,6 +6,7 @@
 #include "engine/ops/optimizer/optimizer_step.h"
 #include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/transfer.h"
+#include "parallel/outer/compressed_all_reduce.h"
 #include "parallel/store_block_gather.h"
 
 namespace trireme {
@@ -104,7 +105,6 @@ int64_t OuterSync::second_phase_after(const OuterState::OpenRound& round) const 
 // update = shared - the site's weights, which is sent. An update that cannot be encoded is left
 // out: it becomes zero.
 void OuterSync::begin_round(int fragment, int64_t step) {
-  constexpr double kMaxSquares = 1e30;
   OuterState::OpenRound& its = open(fragment);
   TRIREME_CHECK(its.begun < 0, "a round of fragment ", fragment, " begins before the last ended");
   for_each(fragment, [&](const UnitWeights& w) {
@@ -118,7 +118,7 @@ void OuterSync::begin_round(int fragment, int64_t step) {
   in_arena([&] {
     add_squares(fragment);
     const double own = squares_of_site();
-    const bool left_out = !(own < kMaxSquares);  // true for NaN
+    const bool left_out = !(own < kMaxEncodedSquares);  // true for NaN
     if (left_out) for_each(fragment, [&](const UnitWeights& w) { fill_zero(ctx_, w.unit.update); });
     its.report[static_cast<size_t>(site.index)] = left_out ? 1 : 0;
     its.report.back() = left_out ? 0 : own;
