@@ -4,6 +4,7 @@
 
 #include "parallel/config_keys.h"
 #include "parallel/outer/compressors/power_sgd.h"
+#include "training/config/table_text.h"
 
 namespace trireme {
 namespace {
@@ -31,11 +32,7 @@ std::unique_ptr<Compressor> default_compressor(const CompressorRow& row) {
   return row.make({.method = row.method});
 }
 
-std::vector<std::string> method_names() {
-  std::vector<std::string> names;
-  for (const CompressorRow& row : compressors()) names.emplace_back(row.method);
-  return names;
-}
+std::vector<std::string> method_names() { return names_of(compressors(), &CompressorRow::method); }
 
 // Methods that work where ranks divide a matrix.
 std::vector<std::string> dividing_methods() {
@@ -43,14 +40,6 @@ std::vector<std::string> dividing_methods() {
   for (const CompressorRow& row : compressors())
     if (default_compressor(row)->can_divide()) names.emplace_back(row.method);
   return names;
-}
-
-// "quantize: 8, 4 or 1 bits per element and a scale per block; top_k: ..."
-std::string summaries() {
-  std::string all;
-  for (const CompressorRow& row : compressors())
-    all += concat(all.empty() ? "" : "; ", row.method, ": ", row.summary);
-  return all;
 }
 
 // Refuses options of other methods.
@@ -85,7 +74,8 @@ void add_compressor_keys(Schema& s, const std::string& section, const std::strin
   const auto path = [&](const char* option) { return path_of(section, option); };
   std::vector<std::string> methods = method_names();
   methods.insert(methods.begin(), kNone);
-  s.choice(path("method"), kNone, methods, concat(what, "; ", summaries()));
+  s.choice(path("method"), kNone, methods,
+           concat(what, "; ", summaries_of(compressors(), &CompressorRow::method)));
   s.integer(path("bits"), std::to_string(options.bits), "quantize: bits per element, 8, 4 or 1")
       .at_least(1)
       .at_most(8);

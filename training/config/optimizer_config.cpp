@@ -8,6 +8,7 @@
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "optim/optimizers.h"
+#include "training/config/table_text.h"
 
 namespace trireme {
 namespace {
@@ -95,12 +96,10 @@ const std::vector<SharedRow>& shared_rows() {
 }
 
 void add_type(Schema& s) {
-  std::vector<std::string> names;
+  const std::vector<std::string> names = names_of(optimizers(), &OptimizerRow::name);
   std::string summary;
-  for (const OptimizerRow& row : optimizers()) {
-    names.emplace_back(row.name);
+  for (const OptimizerRow& row : optimizers())
     if (*row.summary != 0) summary += concat(summary.empty() ? "" : "; ", row.summary);
-  }
   const auto unavailable = unavailable_optimizers();
   s.choice(kOptimizerType, names.front(), names, summary)
       .not_yet({unavailable.begin(), unavailable.end()});

@@ -4,6 +4,7 @@
 
 #include "parallel/outer/outer_algorithms.h"
 #include "training/config/compressor_options.h"
+#include "training/config/table_text.h"
 
 namespace trireme {
 namespace {
@@ -17,19 +18,6 @@ constexpr double kMaxSites = 1 << 12, kMaxSteps = 1e12, kMaxFragments = 1 << 16;
 // Defaults of algorithms that stream. Overlap and mixing are those of the paper.
 constexpr int64_t kStreamedFragments = 4, kStreamedOverlap = 5;
 constexpr double kStreamedMixing = 0.5;
-
-std::vector<std::string> names() {
-  std::vector<std::string> all;
-  for (const OuterAlgorithm& row : outer_algorithms()) all.emplace_back(row.name);
-  return all;
-}
-
-std::string summaries() {
-  std::string all;
-  for (const OuterAlgorithm& row : outer_algorithms())
-    all += concat(all.empty() ? "" : "; ", row.name, ": ", row.summary);
-  return all;
-}
 
 // Refuses what sites do not work with.
 void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
@@ -85,8 +73,9 @@ void add_outer_keys(Schema& s) {
       .at_least(1)
       .at_most(kMaxSites)
       .off_trajectory();
-  s.choice(kAlgorithm, defaults.algorithm, names(),
-           concat("how a round changes the weights; ", summaries()));
+  s.choice(kAlgorithm, defaults.algorithm, names_of(outer_algorithms(), &OuterAlgorithm::name),
+           concat("how a round changes the weights; ",
+                  summaries_of(outer_algorithms(), &OuterAlgorithm::name)));
   s.integer(kPeriod, std::to_string(defaults.period),
             "steps between two rounds; a round also ends the run")
       .at_least(1)
