@@ -49,4 +49,16 @@ inline std::string problem(const std::vector<std::string>& assignments, int worl
   return "";
 }
 
+// The same on two ranks.
+inline std::string refusal(const std::vector<std::string>& assignments) {
+  return problem(assignments, 2);
+}
+
+// Assignments of both, in order.
+inline std::vector<std::string> joined(std::vector<std::string> first,
+                                       const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 }  // namespace trireme::test

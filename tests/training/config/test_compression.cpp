@@ -8,16 +8,17 @@
 #include "training/config/compression.h"
 
 namespace trireme::test_compression {
-using test::problem;
+using test::joined;
 using test::read;
+using test::refusal;
 
 namespace {
 
 const std::string kMethod = "compression.gradients.method=";
 
-std::vector<std::string> with(const std::string& method, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), kMethod + method);
-  return more;
+std::vector<std::string> with(const std::string& method,
+                              const std::vector<std::string>& more = {}) {
+  return joined({kMethod + method}, more);
 }
 
 TEST(CompressionConfig, IsOffByDefault) {
@@ -50,9 +51,6 @@ TEST(CompressionConfig, EveryMethodIsReadAndWritten) {
   EXPECT_EQ(read(with("top_k", {"compression.gradients.ratio=0.5"}), 2).compression.options.ratio,
             0.5);
 }
-
-// Problem of a run on two ranks.
-std::string refusal(const std::vector<std::string>& assignments) { return problem(assignments, 2); }
 
 TEST(CompressionConfig, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal({"compression.gradients.bits=4"}),
@@ -87,10 +85,7 @@ TEST(CompressionConfig, RefusesWhatDoesNotFit) {
 TEST(CompressionConfig, OneBitAdamExchangesMoments) {
   const std::vector<std::string> type{"optimizer.type=OneBitAdam",
                                       "optimizer.params.freeze_step=7"};
-  const auto and_also = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), type.begin(), type.end());
-    return more;
-  };
+  const auto and_also = [&](const std::vector<std::string>& more) { return joined(type, more); };
   const RunConfig config = read(type, 2);
   EXPECT_TRUE(config.compression.enabled);
   EXPECT_EQ(config.compression.options.bits, 1);

@@ -8,14 +8,15 @@
 #include "training/config/outer.h"
 
 namespace trireme::test_outer {
+using test::joined;
 using test::problem;
 using test::read;
+using test::refusal;
 
 namespace {
 
-std::vector<std::string> with(std::vector<std::string> more, int sites = 2) {
-  more.insert(more.begin(), concat("outer.sites=", sites));
-  return more;
+std::vector<std::string> with(const std::vector<std::string>& more, int sites = 2) {
+  return joined({concat("outer.sites=", sites)}, more);
 }
 
 TEST(OuterConfig, IsOffByDefault) {
@@ -70,9 +71,8 @@ TEST(OuterConfig, SitesAreNoPartOfTheTrajectory) {
        {"outer.period=7", "outer.lr=0.5", "outer.momentum=0.5", "outer.nesterov=false",
         "outer.warmup_steps=3", "outer.compression.method=quantize"})
     EXPECT_FALSE(same({change}, 2)) << change;
-  const auto of_bmuf = [](int sites, std::vector<std::string> more = {}) {
-    more.insert(more.begin(), "outer.algorithm=block_momentum");
-    return read(with(more, sites), 4);
+  const auto of_bmuf = [](int sites, const std::vector<std::string>& more = {}) {
+    return read(with(joined({"outer.algorithm=block_momentum"}, more), sites), 4);
   };
   EXPECT_TRUE(same_trajectory(of_bmuf(2), of_bmuf(4)));
   EXPECT_FALSE(same_trajectory(of_bmuf(2), of_bmuf(4, {"outer.momentum=0.1"})));
@@ -89,9 +89,8 @@ TEST(OuterConfig, RoundsFollowTheirPeriod) {
 }
 
 TEST(OuterConfig, StreamingHasDefaultsThatFit) {
-  const auto streamed = [](std::vector<std::string> more) {
-    more.insert(more.begin(), "outer.algorithm=streaming_diloco");
-    return read(with(more), 2).outer;
+  const auto streamed = [](const std::vector<std::string>& more) {
+    return read(with(joined({"outer.algorithm=streaming_diloco"}, more)), 2).outer;
   };
   EXPECT_EQ(streamed({}).fragments, 2);  // layers
   EXPECT_EQ(streamed({}).overlap_steps, 5);
@@ -116,33 +115,30 @@ TEST(OuterConfig, FragmentsAreSpreadOverThePeriod) {
 }
 
 TEST(OuterConfig, RefusesWhatDoesNotFit) {
-  const auto refusal = [](const std::vector<std::string>& assignments) {
-    return problem(with(assignments), 2);
-  };
-  EXPECT_EQ(refusal({"outer.momentum=0", "outer.nesterov=true"}),
+  EXPECT_EQ(refusal(with({"outer.momentum=0", "outer.nesterov=true"})),
             "outer.nesterov: needs outer.momentum above 0");
-  EXPECT_EQ(refusal({"bf16.enabled=true", "optimizer.master_weights=false"}),
+  EXPECT_EQ(refusal(with({"bf16.enabled=true", "optimizer.master_weights=false"})),
             "outer.sites: above 1 needs master weights, whose updates the sites exchange: set "
             "optimizer.master_weights to true");
-  EXPECT_EQ(refusal({"bf16.enabled=true", "zero_optimization.offload_optimizer.device=nvme",
-                     "zero_optimization.offload_optimizer.nvme_path=/tmp"}),
+  EXPECT_EQ(refusal(with({"bf16.enabled=true", "zero_optimization.offload_optimizer.device=nvme",
+                          "zero_optimization.offload_optimizer.nvme_path=/tmp"})),
             "outer.sites: above 1 needs the master weights in memory: set "
             "zero_optimization.offload_optimizer.device to none or cpu");
-  EXPECT_EQ(refusal({"outer.compression.bits=4"}),
+  EXPECT_EQ(refusal(with({"outer.compression.bits=4"})),
             "outer.compression.bits: needs outer.compression.method: quantize, top_k, random_k or "
             "powersgd");
-  EXPECT_EQ(refusal({"outer.compression.method=quantize", "outer.compression.bits=3"}),
+  EXPECT_EQ(refusal(with({"outer.compression.method=quantize", "outer.compression.bits=3"})),
             "outer.compression.bits: is 3, expected 8, 4 or 1");
   EXPECT_EQ(
-      refusal({"outer.fragments=3"}),
+      refusal(with({"outer.fragments=3"})),
       "outer.fragments: 3 is above 2, the smaller of the model's 2 layers and outer.period 100");
-  EXPECT_EQ(refusal({"outer.period=5", "outer.overlap_steps=5"}),
+  EXPECT_EQ(refusal(with({"outer.period=5", "outer.overlap_steps=5"})),
             "outer.overlap_steps: 5 is not below outer.period 5");
-  EXPECT_EQ(refusal({"outer.mixing=0.5"}), "outer.mixing: needs outer.overlap_steps above 0");
-  EXPECT_NE(refusal({"outer.algorithm=sgd"}), "");
-  EXPECT_NE(refusal({"outer.period=0"}), "");
-  EXPECT_NE(refusal({"outer.lr=0"}), "");
-  EXPECT_NE(refusal({"outer.momentum=1"}), "");
+  EXPECT_EQ(refusal(with({"outer.mixing=0.5"})), "outer.mixing: needs outer.overlap_steps above 0");
+  EXPECT_NE(refusal(with({"outer.algorithm=sgd"})), "");
+  EXPECT_NE(refusal(with({"outer.period=0"})), "");
+  EXPECT_NE(refusal(with({"outer.lr=0"})), "");
+  EXPECT_NE(refusal(with({"outer.momentum=1"})), "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "tests/training/config/small_run.h"
 
 namespace trireme::test_read_finetune {
+using test::joined;
 using test::problem;
 using test::read;
 
@@ -13,10 +14,7 @@ namespace {
 TEST(FinetuneConfig, HasDefaultsOfItsOwn) {
   const std::vector<std::string> tune{"finetune.train_file=a.jsonl", "data.data_path=null",
                                       "data.tokenizer=byte", "checkpoint.load=base"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), tune.begin(), tune.end());
-    return read(more);
-  };
+  const auto with = [&](const std::vector<std::string>& more) { return read(joined(tune, more)); };
   const RunConfig scratch = read({});
   EXPECT_EQ(scratch.optimizer.lr, 3e-4);
   EXPECT_EQ(scratch.optimizer.weight_decay, 0.1);
