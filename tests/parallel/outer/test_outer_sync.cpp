@@ -1,6 +1,7 @@
 // Rounds of sites against their replay in numpy (tests/golden/make_outer.py).
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "parallel/comm/world.h"
@@ -32,6 +33,34 @@ ParameterList one_matrix() {
   return list;
 }
 
+// One rank of a run of one rank per site, ready for OuterSync::begin().
+struct SiteRank {
+  int site;
+  ParameterStore& store;
+  OuterSync& sync;
+  const ArenaPlan& plan;
+
+  void begin() const { sync.begin({store.flat_values(), &store.value_map(), false}, plan); }
+};
+
+void on_sites(const OuterConfig& config, DType dtype,
+              const std::function<void(const SiteRank&)>& body) {
+  run_threads(kSites, [&](Communicator& world) {
+    const Sites sites(world, kSites);
+    const Groups groups(sites.ranks(), {}, 1, sites.position());
+    Ctx ctx(1, "test");
+    ParameterStore store(one_matrix(), dtype);
+    store.allocate(ctx, true);
+    OuterState state(config, store, groups.layout, 1, false, 1);
+    state.allocate(ctx);
+    OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
+                   ctx);
+    const ArenaPlan plan = sync.plan();
+    ctx.arena.reserve(plan.capacity);
+    body({sites.position().index, store, sync, plan});
+  });
+}
+
 OuterConfig config_of(const Json& golden) {
   OuterConfig config;
   config.sites = kSites;
@@ -52,28 +81,17 @@ OuterConfig config_of(const Json& golden) {
 // Weights of site 0 after all rounds.
 std::vector<double> after_rounds(const OuterConfig& config) {
   std::vector<double> shared;
-  run_threads(kSites, [&](Communicator& world) {
-    const Sites sites(world, kSites);
-    const Groups groups(sites.ranks(), {}, 1, sites.position());
-    Ctx ctx(1, "test");
-    ParameterStore store(one_matrix(), DType::kF64);
-    store.allocate(ctx, true);
-    OuterState state(config, store, groups.layout, 1, false, 1);
-    state.allocate(ctx);
-    OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
-                   ctx);
-    const ArenaPlan plan = sync.plan();
-    ctx.arena.reserve(plan.capacity);
-    double* const weights = store.value(0).as<double>();
+  on_sites(config, DType::kF64, [&](const SiteRank& rank) {
+    double* const weights = rank.store.value(0).as<double>();
     for (int64_t i = 0; i < kRows * kColumns; ++i) weights[i] = element(999, i);
-    sync.begin({store.flat_values(), &store.value_map(), false}, plan);
+    rank.begin();
     for (int step = 0; step < kRounds; ++step) {
       for (int64_t i = 0; i < kRows * kColumns; ++i)
-        weights[i] += element(step * kSites + sites.position().index, i) / 8 *
-                      (1 + static_cast<double>(i) / 1021);
-      sync.after_step(step + 1, kRounds + 1);
+        weights[i] +=
+            element(step * kSites + rank.site, i) / 8 * (1 + static_cast<double>(i) / 1021);
+      rank.sync.after_step(step + 1, kRounds + 1);
     }
-    if (world.rank() == 0) shared = to_doubles(store.value(0));
+    if (rank.site == 0) shared = to_doubles(rank.store.value(0));
   });
   return shared;
 }
@@ -105,29 +123,19 @@ TEST(OuterSync, EveryAlgorithmHasDefaultsInRange) {
 
 // The shared weights are shown and hidden again, bit for bit.
 TEST(OuterSync, ShowsTheSharedWeights) {
-  run_threads(kSites, [&](Communicator& world) {
-    const Sites sites(world, kSites);
-    const Groups groups(sites.ranks(), {}, 1, sites.position());
-    Ctx ctx(1, "test");
-    ParameterStore store(one_matrix(), DType::kF32);
-    store.allocate(ctx, true);
-    OuterConfig config;
-    config.sites = kSites;
-    OuterState state(config, store, groups.layout, 1, false, 1);
-    state.allocate(ctx);
-    OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
-                   ctx);
-    const ArenaPlan plan = sync.plan();
-    ctx.arena.reserve(plan.capacity);
-    float* const weights = store.value(0).as<float>();
+  OuterConfig config;
+  config.sites = kSites;
+  on_sites(config, DType::kF32, [](const SiteRank& rank) {
+    const Tensor matrix = rank.store.value(0);
+    float* const weights = matrix.as<float>();
     for (int64_t i = 0; i < kRows * kColumns; ++i) weights[i] = 1.0f / static_cast<float>(i + 1);
-    const std::vector<double> shared = to_doubles(store.value(0));
-    sync.begin({store.flat_values(), &store.value_map(), false}, plan);
-    weights[5] += 0.1f * static_cast<float>(world.rank() + 1);
-    sync.after_step(1, 100);
-    const std::vector<double> own = to_doubles(store.value(0));
-    sync.with_shared_weights([&] { EXPECT_EQ(to_doubles(store.value(0)), shared); });
-    EXPECT_EQ(to_doubles(store.value(0)), own);
+    const std::vector<double> shared = to_doubles(matrix);
+    rank.begin();
+    weights[5] += 0.1f * static_cast<float>(rank.site + 1);
+    rank.sync.after_step(1, 100);
+    const std::vector<double> own = to_doubles(matrix);
+    rank.sync.with_shared_weights([&] { EXPECT_EQ(to_doubles(matrix), shared); });
+    EXPECT_EQ(to_doubles(matrix), own);
   });
 }
 
