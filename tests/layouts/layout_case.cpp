@@ -166,6 +166,25 @@ void set_variant(const std::string& variant, ModelConfig& model) {
 
 }  // namespace
 
+LayoutCase layout(int dp, int tp, int pp, int cp, int zero, bool sequence_parallel) {
+  LayoutCase c;
+  c.sizes.dp = dp;
+  c.sizes.tp = tp;
+  c.sizes.pp = pp;
+  c.sizes.cp = cp;
+  c.sizes.sequence_parallel = sequence_parallel;
+  c.zero = zero;
+  return c;
+}
+
+CompressionConfig compression(const CompressionOptions& options) {
+  CompressionConfig config;
+  config.enabled = true;
+  config.options = options;
+  config.min_bytes = 300;
+  return config;
+}
+
 std::string mesh(const LayoutCase& c) {
   std::string text =
       concat("pp", c.sizes.pp, " dp", c.sizes.dp, " cp", c.sizes.cp, " tp", c.sizes.tp);

@@ -44,6 +44,12 @@ struct LayoutCase {
   std::string name() const;   // "pp2 dp1 cp1 tp4 sp, 1f1b, selective, packed, gpt2"
 };
 
+// Case of these sizes, with defaults else.
+LayoutCase layout(int dp, int tp, int pp, int cp, int zero = 0, bool sequence_parallel = false);
+// Compression of matrices, for LayoutCase::compression and outer.compression: norms are sent
+// exactly, other vectors are not.
+CompressionConfig compression(const CompressionOptions& options);
+
 // "pp2 dp1 cp1 tp4 sp": the case's line in the published table.
 std::string mesh(const LayoutCase& c);
 // Further properties: "schedule zb_h1", "full recompute", "packed documents", ...

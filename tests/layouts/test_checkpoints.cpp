@@ -8,12 +8,8 @@
 namespace trireme::test::test_checkpoints {
 namespace {
 
-LayoutCase layout(int tp, int dp, int zero, bool sequence_parallel = false) {
-  LayoutCase c;
-  c.sizes.tp = tp;
-  c.sizes.dp = dp;
-  c.sizes.sequence_parallel = sequence_parallel;
-  c.zero = zero;
+LayoutCase gpt2_layout(int tp, int dp, int zero, bool sequence_parallel = false) {
+  LayoutCase c = layout(dp, tp, 1, 1, zero, sequence_parallel);
   c.llama = false;         // tied table on two pipeline stages
   c.dtype = DType::kBF16;  // with master weights
   return c;
@@ -25,8 +21,9 @@ LayoutCase stages(LayoutCase c, int pp) {
 }
 
 std::vector<LayoutCase> layouts() {
-  return {layout(2, 2, 3, true), layout(4, 1, 0),        layout(1, 4, 1),           layout(1, 1, 0),
-          layout(1, 3, 3),       layout(2, 3, 2, false), stages(layout(1, 2, 3), 2)};
+  return {gpt2_layout(2, 2, 3, true),     gpt2_layout(4, 1, 0), gpt2_layout(1, 4, 1),
+          gpt2_layout(1, 1, 0),           gpt2_layout(1, 3, 3), gpt2_layout(2, 3, 2, false),
+          stages(gpt2_layout(1, 2, 3), 2)};
 }
 
 TEST(Checkpoints, AnyLayoutLoadsAnyOther) {
@@ -50,13 +47,13 @@ TEST(Checkpoints, LionGoesOnUnderAnyLayout) {
     return c;
   };
   const ScratchDirectory scratch;
-  const LayoutCase first = with_lion(layout(2, 2, 3, true));
+  const LayoutCase first = with_lion(gpt2_layout(2, 2, 3, true));
   const RunPart straight = run_part(first, 0, 4, "", "");
   const RunPart saved = run_part(first, 0, 2, "", scratch.path());
   EXPECT_EQ(saved.tensors.size(), 3u);  // param, master, exp_avg
-  LayoutCase offloaded = layout(1, 2, 1);
+  LayoutCase offloaded = gpt2_layout(1, 2, 1);
   offloaded.offload = OffloadDevice::kFile;
-  for (const LayoutCase& c : {layout(1, 4, 2), stages(layout(1, 2, 3), 2), offloaded}) {
+  for (const LayoutCase& c : {gpt2_layout(1, 4, 2), stages(gpt2_layout(1, 2, 3), 2), offloaded}) {
     const RunPart loaded = run_part(with_lion(c), 2, 2, scratch.path(), "");
     EXPECT_TRUE(loaded.tensors == saved.tensors) << c.name();
     EXPECT_EQ(loaded.replica, "") << c.name();
@@ -67,8 +64,8 @@ TEST(Checkpoints, LionGoesOnUnderAnyLayout) {
 }
 
 TEST(Checkpoints, ContinuingUnderTheSameLayoutIsBitwiseTheSameRun) {
-  for (const LayoutCase& c :
-       {layout(2, 2, 3, true), layout(1, 4, 1), layout(1, 2, 2), stages(layout(1, 2, 2), 2)}) {
+  for (const LayoutCase& c : {gpt2_layout(2, 2, 3, true), gpt2_layout(1, 4, 1),
+                              gpt2_layout(1, 2, 2), stages(gpt2_layout(1, 2, 2), 2)}) {
     const ScratchDirectory scratch;
     const RunPart straight = run_part(c, 0, 4, "", "");
     run_part(c, 0, 2, "", scratch.path());
@@ -80,11 +77,8 @@ TEST(Checkpoints, ContinuingUnderTheSameLayoutIsBitwiseTheSameRun) {
 }
 
 LayoutCase with_experts(const char* experts, int tp, int dp, int ep, int zero) {
-  LayoutCase c;
-  c.sizes.tp = tp;
-  c.sizes.dp = dp;
+  LayoutCase c = layout(dp, tp, 1, 1, zero);
   c.sizes.ep = ep;
-  c.zero = zero;
   c.experts = experts;
   return c;
 }

@@ -15,29 +15,11 @@
 namespace trireme::test::test_compression {
 namespace {
 
-GradientCompressionConfig compression(const CompressionOptions& options) {
-  GradientCompressionConfig config;
-  config.enabled = true;
-  config.options = options;
-  config.min_bytes = 300;  // norms are sent exactly, other vectors are not
-  return config;
-}
-
 std::vector<CompressionOptions> dividing_methods() {
   return {{.bits = 8, .block = 8},
           {.bits = 1, .block = 8},
           {.method = "top_k", .ratio = 0.25, .block = 8},
           {.method = "random_k", .ratio = 0.25, .block = 8}};
-}
-
-LayoutCase layout(int dp, int tp, int pp, int cp, bool sequence_parallel = false) {
-  LayoutCase c;
-  c.sizes.dp = dp;
-  c.sizes.tp = tp;
-  c.sizes.pp = pp;
-  c.sizes.cp = cp;
-  c.sizes.sequence_parallel = sequence_parallel;
-  return c;
 }
 
 // The same replicas, each on one rank.
@@ -57,24 +39,22 @@ std::vector<LayoutCase> layouts() {
   outermost.sizes.order = "dp-cp-tp-pp";
   LayoutCase recomputed = layout(2, 2, 1, 1);
   recomputed.recompute = Recompute::kFull;
-  LayoutCase sharded = layout(2, 1, 1, 2), sharded_stages = layout(2, 1, 2, 1);
-  sharded.zero = sharded_stages.zero = 1;
   return {layout(2, 2, 1, 1),
-          layout(2, 4, 1, 1, true),
+          layout(2, 4, 1, 1, 0, true),
           layout(2, 1, 2, 1),
           layout(2, 1, 4, 1),
           layout(2, 1, 1, 2),
           layout(2, 1, 1, 4),
           heads,
-          layout(2, 2, 1, 2, true),
+          layout(2, 2, 1, 2, 0, true),
           layout(2, 1, 2, 2),
-          layout(4, 2, 1, 1, true),
+          layout(4, 2, 1, 1, 0, true),
           interleaved,
           zero_bubble,
           outermost,
           recomputed,
-          sharded,
-          sharded_stages};
+          layout(2, 1, 1, 2, 1),
+          layout(2, 1, 2, 1, 1)};
 }
 
 LayoutResult run(const LayoutCase& c, bool compressed = true) {
@@ -85,7 +65,7 @@ LayoutResult run(const LayoutCase& c, bool compressed = true) {
 }
 
 void expect_as_one_rank_each(LayoutCase c, const CompressionOptions& options) {
-  c.compression = compression(options);
+  c.compression = {compression(options)};
   const LayoutResult got = run(c), want = run(one_rank_each(c));
   EXPECT_EQ(layout_difference(got, want, c.dtype), "")
       << c.name() << ", " << options.method << " " << options.bits;
@@ -93,7 +73,7 @@ void expect_as_one_rank_each(LayoutCase c, const CompressionOptions& options) {
 
 // The result of a method that leaves nothing out is that of exact sums.
 void expect_exact(LayoutCase c, const CompressionOptions& options) {
-  c.compression = compression(options);
+  c.compression = {compression(options)};
   EXPECT_EQ(layout_difference(run(c), run(c, false), c.dtype), "")
       << c.name() << ", " << options.method;
 }
@@ -109,7 +89,7 @@ TEST(Compression, DoesNotDependOnTheLayoutOfAReplica) {
 }
 
 TEST(Compression, DoesNotDependOnHowAReplicaDividesExperts) {
-  LayoutCase c = layout(2, 2, 1, 1, true);
+  LayoutCase c = layout(2, 2, 1, 1, 0, true);
   c.experts = "mixtral";
   expect_as_one_rank_each(c, dividing_methods()[0]);
   c.sizes.etp = 2;
@@ -122,7 +102,7 @@ TEST(Compression, TiedTablesStayEqual) {
   LayoutCase c = layout(2, 1, 2, 4);
   c.llama = false;
   c.dtype = DType::kF32;
-  c.compression = compression({.bits = 1, .block = 8});
+  c.compression = {compression({.bits = 1, .block = 8})};
   LayoutRunOptions ring;
   ring.comm.algorithm = CommAlgorithm::kRing;
   EXPECT_EQ(run_training(config_of(c), false, ring).replica, "");
@@ -130,7 +110,7 @@ TEST(Compression, TiedTablesStayEqual) {
 
 TEST(Compression, AdaptersAreCompressed) {
   LayoutCase c = layout(2, 2, 1, 2);
-  c.compression = compression({.bits = 1, .block = 8});
+  c.compression = {compression({.bits = 1, .block = 8})};
   c.compression.min_bytes = 0;
   const auto run_adapters = [&](const LayoutCase& of) {
     RunConfig config = config_of(of);
@@ -162,7 +142,7 @@ LayoutResult run_on_nodes(const LayoutCase& c, int ranks_per_node) {
 TEST(Compression, NodesAreSites) {
   LayoutCase c = layout(4, 1, 1, 1), divided = layout(4, 1, 1, 2), stages = layout(4, 1, 2, 1);
   stages.sizes.order = "tp-cp-pp-dp";  // whole replicas on each node
-  c.compression = compression({.bits = 1, .block = 8});
+  c.compression = {compression({.bits = 1, .block = 8})};
   const LayoutResult replicas = run_on_nodes(c, 2);
   c.compression.scope = CompressionScope::kNodes;
   divided.compression = stages.compression = c.compression;
@@ -178,7 +158,7 @@ TEST(Compression, NodesAreSites) {
 // 1-bit Adam whose second moment is frozen after the first of three steps.
 RunConfig moments_config(LayoutCase c, const CompressionOptions& options, double clip,
                          bool compressed = true) {
-  c.compression = compression(options);
+  c.compression = {compression(options)};
   c.compression.warmup_steps = 1;
   RunConfig config = config_of(c);
   config.train_steps = 3;
@@ -200,7 +180,7 @@ LayoutResult run_moments(const LayoutCase& c, const CompressionOptions& options,
 TEST(Compression, MomentsDoNotDependOnTheLayoutOfAReplica) {
   const CompressionOptions options{.bits = 1, .block = 8};
   for (const LayoutCase& c :
-       {layout(2, 2, 1, 1), layout(2, 1, 2, 1), layout(2, 1, 1, 2), layout(4, 2, 1, 1, true)})
+       {layout(2, 2, 1, 1), layout(2, 1, 2, 1), layout(2, 1, 1, 2), layout(4, 2, 1, 1, 0, true)})
     for (const double clip : {0.0, 0.1}) {
       LayoutCase of_gpt2 = c;
       of_gpt2.llama = false;
@@ -278,7 +258,7 @@ TEST(Compression, MomentsThatCannotBeSentAreClipped) {
 
 TEST(Compression, LeavesOneReplicaExact) {
   LayoutCase c = layout(1, 2, 1, 2);
-  c.compression = compression({.bits = 1, .block = 8});
+  c.compression = {compression({.bits = 1, .block = 8})};
   EXPECT_EQ(layout_difference(run(c), run(c, false), c.dtype), "");
 }
 
@@ -294,7 +274,7 @@ TEST(Compression, WholeMatricesDoNotDependOnStagesAndContext) {
 // The comparison above would see another result: another number of replicas, or no feedback.
 TEST(Compression, DependsOnTheNumberOfReplicas) {
   LayoutCase two = layout(2, 1, 1, 1);
-  two.compression = compression({.bits = 1, .block = 8});
+  two.compression = {compression({.bits = 1, .block = 8})};
   LayoutCase four = two, without = two;
   four.sizes.dp = 4;
   without.compression.error_feedback = false;
@@ -313,7 +293,7 @@ TEST(Compression, IsExactWhereNothingIsLeftOut) {
 
 TEST(Compression, BeginsAfterTheWarmUp) {
   LayoutCase c = layout(2, 1, 1, 1);
-  c.compression = compression({.bits = 1, .block = 8});
+  c.compression = {compression({.bits = 1, .block = 8})};
   c.compression.warmup_steps = 2;
   const LayoutResult warm = run(c), exact = run(c, false);
   for (size_t step = 0; step < 3; ++step)
@@ -327,7 +307,7 @@ TEST(Compression, ResumesInAnyLayoutOfTheReplicas) {
   for (const CompressionOptions& options : methods) {
     LayoutCase c = layout(2, 1, 2, 1);
     c.llama = false;
-    c.compression = compression(options);
+    c.compression = {compression(options)};
     const ScratchDirectory scratch;
     const RunPart straight = run_part(c, 0, 4, "", "");
     run_part(c, 0, 2, "", scratch.path());
@@ -376,7 +356,7 @@ std::map<std::string, std::vector<double>> residual_sums(const LayoutCase& c,
 
 TEST(Compression, OtherNumbersOfReplicasLoseNoResidual) {
   LayoutCase c = layout(2, 2, 1, 1);
-  c.compression = compression({.bits = 1, .block = 8});
+  c.compression = {compression({.bits = 1, .block = 8})};
   const ScratchDirectory scratch;
   run_part(c, 0, 2, "", scratch.path());
   const auto want = residual_sums(c, scratch.path());
@@ -391,7 +371,7 @@ TEST(Compression, OtherNumbersOfReplicasLoseNoResidual) {
 
 // A step whose gradients are not finite on one rank is skipped by all, and changes no residual.
 void expect_no_change_in_skipped_steps(LayoutCase c) {
-  c.compression = compression({.bits = 1, .block = 8});
+  c.compression = {compression({.bits = 1, .block = 8})};
   on_ranks(config_of(c), {}, [&](LayoutRank& rank) {
     const CompressionState& state = rank.state.compression->region(Region::kDense)->state;
     rank.train(0, false);

@@ -12,29 +12,16 @@ struct Dropped {
   Fault lost;
 };
 
-LayoutCase sized(int tp, int cp, int dp, int pp) {
-  LayoutCase c;
-  c.sizes.tp = tp;
-  c.sizes.cp = cp;
-  c.sizes.dp = dp;
-  c.sizes.pp = pp;
-  return c;
-}
-
-LayoutCase with_zero(int stage) {
-  LayoutCase c = sized(1, 1, 2, 1);
-  c.zero = stage;
-  return c;
-}
+LayoutCase with_zero(int stage) { return layout(2, 1, 1, 1, stage); }
 
 LayoutCase with_heads(int cp, int ulysses) {
-  LayoutCase c = sized(1, cp, 1, 1);
+  LayoutCase c = layout(1, 1, 1, cp);
   c.sizes.cp_ulysses = ulysses;
   return c;
 }
 
 LayoutCase with_experts(int ep, int etp) {
-  LayoutCase c = sized(1, 1, 2, 1);
+  LayoutCase c = layout(2, 1, 1, 1);
   c.sizes.ep = ep;
   c.sizes.etp = etp;
   c.experts = "mixtral";
@@ -43,19 +30,19 @@ LayoutCase with_experts(int ep, int etp) {
 
 std::vector<Dropped> all_dropped() {
   using K = CommKind;
-  LayoutCase sequence = sized(2, 1, 1, 1), tied = sized(1, 1, 1, 2);
+  LayoutCase sequence = layout(1, 2, 1, 1), tied = layout(1, 1, 2, 1);
   sequence.sizes.sequence_parallel = true;
   tied.llama = false;
   return {
-      {"tp, forward", sized(2, 1, 1, 1), {"tp group", K::kAllReduce, 3}},
-      {"tp, gradient of shared key/value heads", sized(4, 1, 1, 1), {"kv copies", K::kAllReduce}},
+      {"tp, forward", layout(1, 2, 1, 1), {"tp group", K::kAllReduce, 3}},
+      {"tp, gradient of shared key/value heads", layout(1, 4, 1, 1), {"kv copies", K::kAllReduce}},
       {"sp, tokens gathered", sequence, {"tp group", K::kAllGather, 2}},
       {"sp, sums scattered", sequence, {"tp group", K::kReduceScatter, 2}},
       {"sp, gradients of norms", sequence, {"tp group", K::kAllReduce, 0}},
-      {"pp, hidden state", sized(1, 1, 1, 2), {"pp group", K::kRecv, 5, 1}},
-      {"pp, its gradient", sized(1, 1, 1, 2), {"pp group", K::kRecv, 5, 0}},
+      {"pp, hidden state", layout(1, 1, 2, 1), {"pp group", K::kRecv, 5, 1}},
+      {"pp, its gradient", layout(1, 1, 2, 1), {"pp group", K::kRecv, 5, 0}},
       {"pp, tied embedding", tied, {"tied embedding", K::kAllReduce}},
-      {"cp, block of keys", sized(1, 2, 1, 1), {"cp group", K::kSend, 1}},
+      {"cp, block of keys", layout(1, 1, 1, 2), {"cp group", K::kSend, 1}},
       {"cp, heads", with_heads(2, 2), {"cp group 0 of 1, heads", K::kAllToAll, 1}},
       {"cp, heads of a2a+p2p", with_heads(4, 2), {"cp group 0 of 1, heads", K::kAllToAll, 1}},
       {"cp, keys of a2a+p2p", with_heads(4, 2), {"cp group 0 of 1, ring", K::kSend, 1}},

@@ -33,14 +33,6 @@ OuterConfig diloco(int64_t period) {
   return config;
 }
 
-CompressionConfig compression(const CompressionOptions& options) {
-  CompressionConfig config;
-  config.enabled = true;
-  config.options = options;
-  config.min_bytes = 300;  // norms are sent exactly, other vectors are not
-  return config;
-}
-
 OuterConfig streaming(int64_t period, int64_t overlap) {
   OuterConfig config = diloco(period);
   config.algorithm = "streaming_diloco";
@@ -61,17 +53,6 @@ std::vector<OuterConfig> exchanges() {
   all[3].compression = compression({.method = "top_k", .ratio = 0.25, .block = 8});
   all[4].compression = compression({.method = "random_k", .ratio = 0.25, .block = 8});
   return all;
-}
-
-LayoutCase layout(int dp, int tp, int pp, int cp, int zero = 0, bool sequence_parallel = false) {
-  LayoutCase c;
-  c.sizes.dp = dp;
-  c.sizes.tp = tp;
-  c.sizes.pp = pp;
-  c.sizes.cp = cp;
-  c.sizes.sequence_parallel = sequence_parallel;
-  c.zero = zero;
-  return c;
 }
 
 LayoutCase one_rank_each(const LayoutCase& c) {
@@ -278,7 +259,7 @@ TEST(Outer, ResumesAnywhere) {
 TEST(Outer, ResumesWithCompressedGradients) {
   LayoutCase c = layout(2, 1, 1, 1);
   c.outer = diloco(2);
-  static_cast<CompressionConfig&>(c.compression) = compression({.bits = 1, .block = 8});
+  c.compression = {compression({.bits = 1, .block = 8})};
   const ScratchDirectory scratch;
   const RunPart straight = run_part(c, 0, 4, "", "");
   run_part(c, 0, 3, "", scratch.path());

@@ -11,15 +11,6 @@
 namespace trireme::test::test_published_bugs {
 namespace {
 
-LayoutCase sized(int tp, int cp, int dp, int ep = 1) {
-  LayoutCase c;
-  c.sizes.tp = tp;
-  c.sizes.cp = cp;
-  c.sizes.dp = dp;
-  c.sizes.ep = ep;
-  return c;
-}
-
 RunConfig two_steps(const LayoutCase& c, double clip) {
   RunConfig config = config_of(c);
   config.train_steps = 2;
@@ -69,7 +60,8 @@ LayoutRunOptions counted_once_for_all_tp_ranks(const Chosen& chosen) {
 // the first, although these hold other experts. Gradients are correct; clipping is not. Error:
 // 2.6e-2 in the norm, nothing else.
 TEST(PublishedBugs, NormWithoutSomeExperts) {
-  LayoutCase c = sized(2, 1, 1, 2);
+  LayoutCase c = layout(1, 2, 1, 1);
+  c.sizes.ep = 2;
   c.experts = "mixtral";
   const LayoutError error = noticed(
       c, counted_once_for_all_tp_ranks([](const auto& s) { return s.region == Region::kExpert; }),
@@ -82,7 +74,7 @@ TEST(PublishedBugs, NormWithoutSomeExperts) {
 // tp, counts in the norm with the first rank's elements only. There the offset of attention sinks;
 // here the biases of q. Error: 7.7e-5 in the norm, nothing else.
 TEST(PublishedBugs, NormWithoutTheHeadsOfOtherRanks) {
-  LayoutCase c = sized(2, 1, 1);
+  LayoutCase c = layout(1, 2, 1, 1);
   c.variant = "qwen2";
   const LayoutError error = noticed(c, counted_once_for_all_tp_ranks([](const auto& s) {
                                       return s.name.ends_with("q_proj.bias");
@@ -96,7 +88,7 @@ TEST(PublishedBugs, NormWithoutTheHeadsOfOtherRanks) {
 // each holds its own heads' part of the gradient. Without sequence parallelism no rank sums the
 // parts. Error: 1.7 in a gradient, 9.7e-4 in the norm, and replicas differ.
 TEST(PublishedBugs, SharedNormWithoutTheOtherHeads) {
-  LayoutCase c = sized(2, 1, 1);
+  LayoutCase c = layout(1, 2, 1, 1);
   c.variant = "qwen3";
   LayoutRunOptions bug;
   bug.before_step = [](TrainState& state, const Groups&) {
@@ -113,7 +105,7 @@ TEST(PublishedBugs, SharedNormWithoutTheOtherHeads) {
 TEST(PublishedBugs, TokensCountedOnEachRank) {
   std::atomic<int> count = 0;
   const Fault alone{.group = "world", .number = Fault::kEvery, .bytes = sizeof(int64_t)};
-  const LayoutError error = noticed(sized(1, 1, 2), with_fault(alone, count));
+  const LayoutError error = noticed(layout(2, 1, 1, 1), with_fault(alone, count));
   EXPECT_EQ(count.load(), 2 * 2);  // steps, ranks
   EXPECT_GT(error.gradient, 1e-1);
   EXPECT_GT(error.loss, 1e-1);
@@ -128,7 +120,7 @@ TEST(PublishedBugs, OneShardOfTheVocabularyTakenForAll) {
                   .kind = CommKind::kAllGather,
                   .number = Fault::kEvery,
                   .fate = Fate::kOwn};
-  const LayoutError error = noticed(sized(2, 1, 1), with_fault(own, count));
+  const LayoutError error = noticed(layout(1, 2, 1, 1), with_fault(own, count));
   EXPECT_EQ(count.load(), 2 * 8 * 2);  // steps, micro-batches, ranks
   EXPECT_GT(error.loss, 1e-2);
 }
@@ -137,7 +129,7 @@ TEST(PublishedBugs, OneShardOfTheVocabularyTakenForAll) {
 // here once a group of the rank alone. The loss is correct. Error: 4.4e-2 in a gradient, 1.9e-5 in
 // the next loss.
 TEST(PublishedBugs, RecomputeOverAnotherGroup) {
-  LayoutCase c = sized(2, 1, 1);
+  LayoutCase c = layout(1, 2, 1, 1);
   c.recompute = Recompute::kFull;
   std::atomic<int> count = 0;
   const LayoutError error = noticed(c, with_fault({.group = "tp group", .number = 18}, count));
@@ -149,7 +141,8 @@ TEST(PublishedBugs, RecomputeOverAnotherGroup) {
 // parameters, while other ranks hold the same experts (its grad norm was 8.4 times outside its
 // band). Error: 5.1e-1 in a gradient, 4.3e-2 in the norm.
 TEST(PublishedBugs, ExpertGradientsScaledAsDenseOnes) {
-  LayoutCase c = sized(2, 1, 1);  // 1 rank with the same dense parameters, 2 with the same experts
+  // 1 rank with the same dense parameters, 2 with the same experts.
+  LayoutCase c = layout(1, 2, 1, 1);
   c.experts = "mixtral";
   std::atomic<int> count = 0;
   const LayoutError error = noticed(
@@ -165,7 +158,7 @@ TEST(PublishedBugs, ExpertGradientsScaledAsDenseOnes) {
 // of which there is one: each rank keeps its own tokens' part. Error: 8.7e-1 in a gradient, 3.4e-1
 // in the norm.
 TEST(PublishedBugs, GradientsNotAddedOverContextRanks) {
-  LayoutCase c = sized(1, 2, 1);
+  LayoutCase c = layout(1, 1, 1, 2);
   c.sizes.cp_ulysses = 2;
   LayoutRunOptions bug;
   bug.change = [](Groups& groups) {
@@ -180,7 +173,7 @@ TEST(PublishedBugs, GradientsNotAddedOverContextRanks) {
 // table of tied embeddings, is reduced without the gradient of one use. Error: 7.8e-1 in a
 // gradient, 1.2e-2 in the norm.
 TEST(PublishedBugs, GradientOfOneUseOfTwo) {
-  LayoutCase c = sized(2, 1, 2);
+  LayoutCase c = layout(2, 2, 1, 1);
   c.zero = 2;
   c.llama = false;
   std::array<ParameterStore*, 4> stores = {};

@@ -12,11 +12,8 @@
 namespace trireme::test::test_resume_bugs {
 namespace {
 
-LayoutCase layout(int dp, int pp, int zero) {
-  LayoutCase c;
-  c.sizes.dp = dp;
-  c.sizes.pp = pp;
-  c.zero = zero;
+LayoutCase bf16_layout(int dp, int pp, int zero) {
+  LayoutCase c = layout(dp, 1, pp, 1, zero);
   c.dtype = DType::kBF16;  // with master weights
   return c;
 }
@@ -42,7 +39,7 @@ void load_owned_only(LayoutRank& rank, const std::function<void()>& load) {
 // replicas does, and the next loss.
 TEST(ResumeBugs, ReplicasOfWeightsAreNotLoaded) {
   const ScratchDirectory scratch;
-  const LayoutCase c = layout(2, 1, 1);
+  const LayoutCase c = bf16_layout(2, 1, 1);
   const RunPart straight = run_part(c, 0, 3, "", "");
   const RunPart saved = run_part(c, 0, 2, "", scratch.path());
   EXPECT_EQ(saved.replica, "");
@@ -60,7 +57,7 @@ TEST(ResumeBugs, ReplicasOfWeightsAreNotLoaded) {
 // a checkpoint of fewer stages: loading is complete and strict, but of the first stage's layers.
 TEST(ResumeBugs, LayersOfAStageAreLoadedByTheirNumberInIt) {
   const ScratchDirectory scratch;
-  const RunPart saved = run_part(layout(2, 1, 1), 0, 2, "", scratch.path());
+  const RunPart saved = run_part(bf16_layout(2, 1, 1), 0, 2, "", scratch.path());
   const auto load_stage_names = [](LayoutRank& rank, const std::function<void()>& load) {
     const int64_t first =
         rank.groups.layout.pp.index * rank.config.model.num_layers / rank.groups.layout.pp.size;
@@ -74,8 +71,8 @@ TEST(ResumeBugs, LayersOfAStageAreLoadedByTheirNumberInIt) {
     load();
     specs = right;
   };
-  EXPECT_TRUE(run_part(layout(1, 2, 0), 2, 2, scratch.path(), "").tensors == saved.tensors);
-  const RunPart loaded = run_part(layout(1, 2, 0), 2, 2, scratch.path(), "", load_stage_names);
+  EXPECT_TRUE(run_part(bf16_layout(1, 2, 0), 2, 2, scratch.path(), "").tensors == saved.tensors);
+  const RunPart loaded = run_part(bf16_layout(1, 2, 0), 2, 2, scratch.path(), "", load_stage_names);
   EXPECT_FALSE(loaded.tensors == saved.tensors);
 }
 
@@ -83,7 +80,7 @@ TEST(ResumeBugs, LayersOfAStageAreLoadedByTheirNumberInIt) {
 // ranks.
 TEST(ResumeBugs, RouterBiasesOfARankAreNotLoaded) {
   const ScratchDirectory scratch;
-  LayoutCase c = layout(2, 1, 0);
+  LayoutCase c = bf16_layout(2, 1, 0);
   c.dtype = DType::kF64;
   c.experts = "deepseek";
   run_part(c, 0, 2, "", scratch.path());
