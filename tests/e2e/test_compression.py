@@ -1,7 +1,5 @@
 """Compressed gradients of a run: the bytes that are sent, a run that is killed, and what does not fit."""
-import os
 import re
-import signal
 
 import harness
 import tiny_run
@@ -49,17 +47,6 @@ class Compression(tiny_run.RunTest):
         self.assertEqual(plain_all_to_all, 0)
         weights = sum(rows * columns for rows, columns in MATRICES) * 4
         self.assertLess(all_reduce, plain_all_reduce - 2 * weights)
-
-    def kill_at(self, steps):
-        """Kills all ranks of the run once it has so many steps more on record."""
-        steps += self.recorded_steps()
-        process = self.start("pretrain", "--config", "run.json", "--ranks", "2", "--resume", "auto")
-        self.wait_for_steps(process, steps)
-        ranks = self.ranks_of_this_run()
-        self.assertEqual(len(ranks), 2)
-        for rank in ranks:
-            os.kill(rank, signal.SIGKILL)
-        process.communicate(timeout=240)
 
     def test_a_killed_run_ends_with_the_same_bits(self):
         adam = {"type": "OneBitAdam", "params": {"lr": 5e-3, "freeze_step": 8}}

@@ -1,7 +1,5 @@
 """Sites of a run: rounds and their bytes, validation and checkpoints of the shared weights, a run that is killed."""
 import json
-import os
-import signal
 
 import harness
 import tiny_run
@@ -53,16 +51,6 @@ class Outer(tiny_run.RunTest):
         for step, loss in losses.items():
             text, _ = self.trireme("eval", "--model", f"run/checkpoints/step-{step:08d}", "--data", "valid", "--json")
             self.assertAlmostEqual(json.loads(text)["loss"], loss, places=5)
-
-    def kill_at(self, steps):
-        steps += self.recorded_steps()
-        process = self.start("pretrain", "--config", "run.json", "--ranks", "2", "--resume", "auto")
-        self.wait_for_steps(process, steps)
-        ranks = self.ranks_of_this_run()
-        self.assertEqual(len(ranks), 2)
-        for rank in ranks:
-            os.kill(rank, signal.SIGKILL)
-        process.communicate(timeout=240)
 
     def test_a_killed_run_ends_with_the_same_bits(self):
         streaming = {"algorithm": "streaming_diloco", "period": 6, "overlap_steps": 3, "compression":

@@ -3,6 +3,7 @@ import json
 import os
 import random
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -71,6 +72,17 @@ class RunTest(harness.CommandTest):
             self.assertLess(time.monotonic(), deadline, f"the run has no {steps} steps")
             time.sleep(0.002)
             ended = process.poll() is not None
+
+    def kill_at(self, steps):
+        """Runs or resumes on two ranks; kills both once so many steps more are on record."""
+        steps += self.recorded_steps()
+        process = self.start("pretrain", "--config", "run.json", "--ranks", "2", "--resume", "auto")
+        self.wait_for_steps(process, steps)
+        ranks = self.ranks_of_this_run()
+        self.assertEqual(len(ranks), 2)
+        for rank in ranks:
+            os.kill(rank, signal.SIGKILL)
+        process.communicate(timeout=240)
 
     def assert_members_are_documented(self, run="run"):
         """Every member of the records has a row in docs/reference/metrics.md."""
