@@ -1,8 +1,13 @@
 """Sites of a run: rounds and their bytes, validation and checkpoints of the shared weights, a run that is killed."""
 import json
+import subprocess
+import sys
 
 import harness
 import tiny_run
+
+sys.path.insert(0, str(harness.SOURCE / "scripts/bench"))
+import slow_link_rows  # noqa: E402
 
 STEPS = 300  # of a run that is killed before it ends
 HIDDEN, INNER, KV = 32, 64, 16
@@ -22,15 +27,16 @@ class Outer(tiny_run.RunTest):
         rounds = self.rounds()
         self.assertEqual(list(rounds), [5, 10, 12])
         weights = sum(rows * columns for rows, columns in MATRICES) + NORMS
+        reports = 4 * 2 * 8  # of each rank: two float64
         for record in rounds.values():
             # One of the site's two ranks: about half of each of the four blocks of weights, which are cut by 1024 elements.
             self.assertAlmostEqual(record["outer_sent_bytes"], 4 * weights / 2, delta=4 * 4 * 1024)
-            self.assertEqual(record["comm_all_to_all_bytes"], 2 * 4 * weights)
+            self.assertEqual(record["comm_send_bytes"], 2 * 4 * weights + reports)
             self.assertGreater(record["outer_update_norm"], 0)
             self.assertGreater(record["outer_drift"], 0)
         for record in self.records():
             if record["step"] not in rounds:
-                self.assertEqual(record["comm_all_to_all_bytes"], 0)
+                self.assertEqual(record["comm_send_bytes"], 0)
         self.assert_members_are_documented()
 
     def test_compressed_rounds(self):
@@ -99,6 +105,21 @@ class Outer(tiny_run.RunTest):
         self.refused(2, *nvme, says="set zero_optimization.offload_optimizer.device to none or cpu")
         self.pretrain("--ranks", 2, "--set", "optimizer.master_weights=true", "--set", "output_dir=master", timeout=300)
         self.pretrain("--ranks", 2, "--set", "zero_optimization.offload_optimizer.device=cpu", "--set", "output_dir=cpu", timeout=300)
+
+    def test_rows_of_losses_are_configurations(self):
+        for row in slow_link_rows.rows_of(2000):
+            settings = [part for key, value in row.settings.items() for part in ("--set", f"{key}={value}")]
+            self.trireme("config", "resolve", "--config", slow_link_rows.CONFIG, f"--ranks={slow_link_rows.RANKS}", *settings)
+
+    def test_losses(self):
+        """The tables of docs/design/outer.md for a run of four steps."""
+        ran = subprocess.run([harness.SOURCE / "scripts/bench/slow_link_losses.py", "--trireme", harness.TRIREME, "--steps", "4",
+                              "--data", self.folder, "--out", self.folder / "losses", "--only",
+                              "^exact$|onebit-adam$|streaming"], capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertRegex(ran.stdout, r"\| exact \| 19\.79 \| 79 \| \d\.\d+ \| \|\n")
+        self.assertRegex(ran.stdout, r"\| `OneBitAdam`, `freeze_step` 400 \| 0\.78 \| 22 \| \d\.\d+ \| [+-][\d.]+ % \|\n")
+        self.assertRegex(ran.stdout, r"\| `streaming_diloco`, 8 bits \| 50 \| \| \| \| \| \d\.\d+ \| [+-][\d.]+ % \| \d\.\d+ \| ")
 
 
 if __name__ == "__main__":
