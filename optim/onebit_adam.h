@@ -1,6 +1,6 @@
 // 1-bit Adam (Tang et al. 2021, arXiv 2102.02888): AdamW whose second moment is frozen after
 // freeze_step steps. The first moment is then linear in the gradients, and ranks can exchange it
-// compressed with error feedback (GradientSync::send_moments()). Unlike DeepSpeed's, the moments
+// compressed with error feedback (CompressedGradientSum::Moments). Unlike DeepSpeed's, the moments
 // are bias-corrected.
 #pragma once
 

@@ -31,6 +31,17 @@ bool splits_backward(const Schedule& schedule) {
   return false;
 }
 
+// Collective with compression; else nullptr.
+std::unique_ptr<CompressedGradientSum> compressed_sum(const RunConfig& config, TrainState& state,
+                                                      const Groups& groups, Ctx& ctx) {
+  if (state.compression == nullptr) return nullptr;
+  CompressedGradientSum::Moments moments;
+  if (config.compression.moment_beta > 0)
+    moments = {[&state] { return state.optimizer.first_moment(); }, config.gradient_clipping};
+  return std::make_unique<CompressedGradientSum>(groups, state.store, ctx, *state.compression,
+                                                 std::move(moments));
+}
+
 }  // namespace
 
 MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length) {
@@ -133,12 +144,10 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
               splits_backward(schedule_),
               learns_from_pairs(config_.finetune) ? &config_.finetune.dpo : nullptr}),
       graphs_(config_, groups, executor_.program(), state.store, stage_, ctx),
+      compressed_(compressed_sum(config, state, groups, ctx)),
       sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap},
-            state.compression.get()) {
+            compressed_.get()) {
   ParameterStore& store = state.store;
-  if (state.compression != nullptr && config.compression.moment_beta > 0)
-    sync_.send_moments([&state] { return state.optimizer.first_moment(); },
-                       config.gradient_clipping);
   store.attach(groups, ctx, config.zero.prefetch);
   // Each gradient element enters the norm on the one rank that owns it.
   for (const FlatRange& range : store.counted_ranges())
@@ -249,7 +258,8 @@ void TrainStep::reduce_and_update(int64_t step) {
   const int used = state_.model.routers() != nullptr ? kSumCount : kRouters;
   if (groups_.world.size() > 1) groups_.world.all_reduce(sums(0, used));
   StepDecision decision;
-  decision.clip = sync_.sent_moments() ? 0 : config_.gradient_clipping;
+  const bool sent_moments = compressed_ != nullptr && compressed_->sent_moments();
+  decision.clip = sent_moments ? 0 : config_.gradient_clipping;
   decision.learning_rate = rate(step);
   decision.dynamic_scale = config_.dtype == DType::kF16 && config_.loss_scale.static_scale == 0.0;
   decision.loss_scale = config_.loss_scale;

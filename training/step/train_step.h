@@ -87,7 +87,7 @@ class TrainStep {
   // index; they may be overwritten on return. The arena must have the capacity of `plan`. On a GPU
   // the step is queued; the host waits only for tensors that are staged through the host, for the
   // token counts of experts, for the loss of preference pairs and, with compression, for the norm
-  // of the gradients (GradientSync::finish()).
+  // of the gradients (CompressedGradientSum::finish()).
   void start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
   // Waits for the oldest open step and returns its result. Collective.
   StepResult finish();
@@ -139,6 +139,7 @@ class TrainStep {
   MicroBatchGraphs graphs_;
   std::vector<FlatRange> counted_;  // stored gradients that this rank adds to the norm
   std::vector<MicroBatch> local_;   // batch shards; unused if they are the whole micro-batches
+  std::unique_ptr<CompressedGradientSum> compressed_;  // nullptr: gradients are summed exactly
   GradientSync sync_;
   PipelineReport pipeline_;
   std::array<Open, kMaxOpen> open_;
