@@ -127,11 +127,6 @@ std::vector<FlatOptimizer::State> FlatOptimizer::states() const {
 }
 
 Tensor FlatOptimizer::master() const { return has_master() ? storage_.whole(0) : Tensor(); }
-
-Tensor FlatOptimizer::first_moment() const {
-  for (const State& state : states())
-    if (state.kind == kKindExpAvg) return state.flat;
-  return {};
-}
+Tensor FlatOptimizer::first_moment() const { return storage_.whole(has_master() ? 1 : 0); }
 
 }  // namespace trireme

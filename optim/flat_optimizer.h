@@ -40,7 +40,8 @@ class FlatOptimizer {
   };
   std::vector<State> states() const;
   bool has_master() const;
-  // Arrays of states(); absent if there is none.
+  // Arrays of states(). master(): absent if there is none. first_moment(): of an optimizer with an
+  // Optimizer::moment_exchange().
   Tensor master() const;
   Tensor first_moment() const;
 

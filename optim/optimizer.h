@@ -62,7 +62,7 @@ class Optimizer {
   // split matrices are then refused.
   virtual bool needs_matrices() const { return false; }
   // For optimizers that let ranks exchange the first moment, m = beta m + (1 - beta) g, in place of
-  // g from a step of the run on: kKindExpAvg, which must be linear in g from then on.
+  // g from a step of the run on: the first of states(), which must be linear in g from then on.
   struct MomentExchange {
     double beta = 0;
     int64_t from_step = 0;
