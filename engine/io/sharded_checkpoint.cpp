@@ -117,6 +117,15 @@ CheckpointReader::CheckpointReader(const std::string& path) : directory_(resolve
   }
 }
 
+CheckpointReader::CheckpointReader(CheckpointReader&& other, const std::string& variant)
+    : CheckpointReader(std::move(other)) {
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    const std::string& kind = manifest_.tensors[i].kind;
+    if (kind.ends_with(variant))
+      by_name_[{kind.substr(0, kind.size() - variant.size()), manifest_.tensors[i].name}] = i;
+  }
+}
+
 CheckpointReader::~CheckpointReader() {
   for (const int descriptor : descriptors_) ::close(descriptor);
 }
@@ -128,7 +137,6 @@ CheckpointReader& CheckpointReader::operator=(CheckpointReader&& other) noexcept
   std::swap(manifest_, other.manifest_);
   std::swap(descriptors_, other.descriptors_);
   std::swap(by_name_, other.by_name_);
-  std::swap(variant_, other.variant_);
   return *this;
 }
 
@@ -137,9 +145,7 @@ nlohmann::ordered_json CheckpointReader::state() const {
 }
 
 const CheckpointTensor* CheckpointReader::find(std::string_view kind, std::string_view name) const {
-  auto it = by_name_.end();
-  if (!variant_.empty()) it = by_name_.find({std::string(kind) + variant_, std::string(name)});
-  if (it == by_name_.end()) it = by_name_.find({std::string(kind), std::string(name)});
+  const auto it = by_name_.find({std::string(kind), std::string(name)});
   return it == by_name_.end() ? nullptr : &manifest_.tensors[it->second];
 }
 

@@ -95,6 +95,9 @@ class CheckpointReader {
   // Reads and checks the manifest, and the presence and size of every shard. `path`: a step
   // directory, or a root (then the one that `latest` names).
   explicit CheckpointReader(const std::string& path);
+  // The same checkpoint for one of several writers that saved tensors under kinds of their own: a
+  // tensor of the kind `kind` + `variant` takes the place of the one of kind `kind`.
+  CheckpointReader(CheckpointReader&& other, const std::string& variant);
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&& other) noexcept;
   CheckpointReader& operator=(CheckpointReader&& other) noexcept;
@@ -103,10 +106,8 @@ class CheckpointReader {
   const CheckpointManifest& manifest() const { return manifest_; }
   int64_t step() const { return manifest_.step; }
   nlohmann::ordered_json state() const;
-  // nullptr when absent. With a variant, the tensor of the kind `kind` + variant comes first.
+  // nullptr when absent.
   const CheckpointTensor* find(std::string_view kind, std::string_view name) const;
-  // Chooses among tensors that several writers have saved under kinds of their own.
-  void set_variant(std::string variant) { variant_ = std::move(variant); }
   // As find(), but throws InputError if (kind, name) is absent or has another shape or dtype.
   const CheckpointTensor& require(std::string_view kind, std::string_view name, DType dtype,
                                   const std::vector<int64_t>& shape) const;
@@ -126,7 +127,6 @@ class CheckpointReader {
   CheckpointManifest manifest_;
   std::vector<int> descriptors_;  // one per shard
   std::map<std::pair<std::string, std::string>, size_t> by_name_;
-  std::string variant_;
 };
 
 // Reason to skip a complete checkpoint; empty: none.

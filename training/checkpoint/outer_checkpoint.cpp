@@ -15,9 +15,6 @@ constexpr const char *kOuterMomentum = "outer.momentum", *kOuterLocal = "outer.l
                      *kOuterUpdate = "outer.update";
 constexpr const char* kOuterPrefix = "outer.";
 
-// Ending of the kinds of a site's own tensors.
-std::string site_variant(int site) { return site == 0 ? "" : concat(".site.", site); }
-
 // Name of the first trained parameter.
 const std::string* first_trained(const ParameterStore& store) {
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
@@ -48,14 +45,15 @@ void load_rounds(const CheckpointReader& reader, OuterState& state) {
 
 }  // namespace
 
-int choose_site(const TrainState& state, CheckpointReader& reader) {
+std::string site_variant(int site) { return site == 0 ? "" : concat(".site.", site); }
+
+int saved_site(const CheckpointReader& reader, int site) {
   int saved = 1;
   with_state(reader, [&](const Json& json) {
     if (json.contains(kSiteStepStates)) saved = static_cast<int>(json[kSiteStepStates].size());
   });
   if (saved < 1) fail_input("checkpoint ", reader.directory(), ": ", kSiteStepStates, " is empty");
-  reader.set_variant(site_variant(state.site.index % saved));
-  return saved;
+  return site % saved;
 }
 
 void name_site_parts(const TrainState& state, std::vector<CheckpointPart>& parts) {

@@ -19,9 +19,10 @@ inline constexpr const char* kSiteStepStates = "site_step_states";
 inline constexpr const char* kOuterRounds = "outer_rounds";
 nlohmann::ordered_json outer_rounds_to_json(const OuterState& state);
 
-// Number of sites whose state the checkpoint holds, at least 1. From here on the reader finds the
-// tensors of site `state.site.index` modulo that number.
-int choose_site(const TrainState& state, CheckpointReader& reader);
+// Ending of the kinds of a site's own tensors: CheckpointReader's variant.
+std::string site_variant(int site);
+// Saved site that site `site` continues: `site` modulo the number of sites in the checkpoint.
+int saved_site(const CheckpointReader& reader, int site);
 
 // Gives parts of this site their kinds, and removes those that another site writes.
 void name_site_parts(const TrainState& state, std::vector<CheckpointPart>& parts);

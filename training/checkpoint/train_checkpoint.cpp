@@ -133,8 +133,9 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
       parts, json, ranks);
 }
 
-TrainPosition load_train_checkpoint(Ctx& ctx, CheckpointReader reader, TrainState& state) {
-  const int sites = choose_site(state, reader);
+TrainPosition load_train_checkpoint(Ctx& ctx, CheckpointReader whole, TrainState& state) {
+  const int site = saved_site(whole, state.site.index);
+  const CheckpointReader reader(std::move(whole), site_variant(site));
   for (const StoredArray& stored : stored_arrays(state))
     read_stored(ctx, reader, state.store, stored);
   load_routers(ctx, reader, state.model);
@@ -143,9 +144,9 @@ TrainPosition load_train_checkpoint(Ctx& ctx, CheckpointReader reader, TrainStat
   load_outer(ctx, reader, state);
   TrainPosition position;
   with_state(reader, [&](const Json& json) {
-    const auto site = static_cast<size_t>(state.site.index % sites);
     const StepState step_state = step_state_from_json(
-        json.contains(kSiteStepStates) ? json[kSiteStepStates].at(site) : json.at("step_state"));
+        json.contains(kSiteStepStates) ? json[kSiteStepStates].at(static_cast<size_t>(site))
+                                       : json.at("step_state"));
     state.write_step_state(ctx, step_state);
     position = {json.at("step").get<int64_t>(), json.at("consumed_samples").get<int64_t>(),
                 json.value(kConsecutiveSkips, int64_t{0})};

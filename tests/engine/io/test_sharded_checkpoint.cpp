@@ -224,6 +224,26 @@ TEST(ShardedCheckpoint, AFullDiskKeepsTheOldCheckpoint) {
   EXPECT_EQ(save_model(model, {root, 20, 0}, 1, 2, 1), none(2));
 }
 
+// Tensors of the writer take the place of those that all share.
+TEST(ShardedCheckpoint, FindsTheTensorsOfAWriter) {
+  const ScratchDirectory dir;
+  std::vector<FakeTensor> model = fake_model();
+  for (FakeTensor& tensor : fake_model("other"))
+    if (tensor.kind == kKindExpAvg && tensor.name == "embed.weight") {
+      tensor.kind += ".b";
+      model.push_back(std::move(tensor));
+    }
+  ASSERT_EQ(save_model(model, {dir.path(), 1, 0}, 1, 1, 1), none(1));
+  const auto kind_of = [&](const std::string& variant, const char* kind, const char* name) {
+    return CheckpointReader(CheckpointReader(dir.path()), variant).find(kind, name)->kind;
+  };
+  EXPECT_EQ(kind_of(".b", kKindExpAvg, "embed.weight"), "exp_avg.b");
+  EXPECT_EQ(kind_of("", kKindExpAvg, "embed.weight"), "exp_avg");
+  EXPECT_EQ(kind_of(".c", kKindExpAvg, "embed.weight"), "exp_avg");
+  EXPECT_EQ(kind_of(".b", kKindExpAvg, "layers.0.scale"), "exp_avg");
+  EXPECT_EQ(kind_of(".b", kKindParam, "embed.weight"), "param");
+}
+
 TEST(ShardedCheckpoint, WantsWhatTheConfigWants) {
   const ScratchDirectory dir;
   ASSERT_EQ(save_model(fake_model(), {dir.path(), 1, 0}, 1, 1, 1), none(1));
