@@ -24,12 +24,10 @@ std::unique_ptr<Communicator> split_by(Communicator& world, const ParallelSizes&
 
 }  // namespace
 
-Groups::Groups(Communicator& all, const ParallelSizes& sizes, int kv_copies, GroupCoord site)
+Groups::Groups(Communicator& all, const ParallelSizes& sizes, int kv_copies)
     : layout(layout_of(sizes, all.rank())), world(all) {
   TRIREME_CHECK(all.size() == world_size(sizes), "layout ", describe(sizes), " over ", all.size(),
                 " ranks");
-  layout.site = site;
-  for (int rank = 0; rank < all.size(); ++rank) layout.nodes.push_back(all.node(rank));
   TRIREME_CHECK(kv_copies >= 1 && sizes.tp % kv_copies == 0, kv_copies,
                 " copies of key/value heads do not divide tp, ", sizes.tp);
   const auto make = [&](const char* name, const auto& key_of, const auto& index_of) {

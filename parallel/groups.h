@@ -13,7 +13,7 @@ namespace trireme {
 struct Groups {
   // Collective over the world, or over one site of it. kv_copies: tensor-parallel ranks that hold
   // the same key/value head (1 unless there are fewer key/value heads than tensor-parallel ranks).
-  Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1, GroupCoord site = {});
+  Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1);
 
   // Ranks that hold the same parameters of a region; its gradients are summed over them.
   Communicator& of(Region region) const { return is_dense(region) ? *data : *edp; }

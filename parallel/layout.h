@@ -87,8 +87,6 @@ struct Layout {
   Overlap moe_shared_overlap = Overlap::kAuto;
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_ulysses = 1;
-  std::vector<int> nodes;  // (virtual) node of each rank of the world; empty: unknown
-  GroupCoord site;         // parts of a job that train apart (parallel/outer/sites.h)
   // Ranks that hold the same parameters of a region, and this rank's index among them.
   const GroupCoord& of(Region region) const { return is_dense(region) ? data : edp; }
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else one

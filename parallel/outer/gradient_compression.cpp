@@ -23,13 +23,14 @@ FlatRange range_of(const std::vector<CompressedPart>& piece) {
 
 GradientCompression::GradientCompression(const GradientCompressionConfig& config,
                                          const ParameterStore& store, const ParallelSizes& sizes,
-                                         const Layout& layout, uint64_t seed)
+                                         const Layout& layout, const std::vector<int>& nodes,
+                                         uint64_t seed)
     : config_(config), compressor_(make_compressor(config.options)) {
   TRIREME_CHECK(store.sharding().stage <= 1, "gradients are compressed at ZeRO stage ",
                 store.sharding().stage, ", expected 0 or 1");
   for (const Region region : kTrainedRegions) {
     if (layout.of(region).size == 1 || store.region_range(region).size() == 0) continue;
-    const SumLevels levels = sum_levels(sizes, layout, region, config.scope);
+    const SumLevels levels = sum_levels(sizes, layout, region, nodes);
     std::vector<CompressedPart> parts;
     if (levels.outer.size > 1) parts = parts_of(store, region, *compressor_, config, seed);
     const auto pieces = cut_parts(parts, levels.inner.size, *compressor_);

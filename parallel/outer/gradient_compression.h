@@ -22,10 +22,11 @@ class GradientCompression {
   };
 
   // Determines sizes only. The store's gradients must not be sharded; the config must be enabled
-  // and have no problems. seed: of random choices. InputError if a parameter cannot be compressed
-  // in this layout (compressed_parts()).
+  // and have no problems. nodes: as for sum_levels(). seed: of random choices. InputError if a
+  // parameter cannot be compressed in this layout (compressed_parts()).
   GradientCompression(const GradientCompressionConfig& config, const ParameterStore& store,
-                      const ParallelSizes& sizes, const Layout& layout, uint64_t seed);
+                      const ParallelSizes& sizes, const Layout& layout,
+                      const std::vector<int>& nodes, uint64_t seed);
 
   int64_t bytes() const;
   void allocate(Ctx& ctx);  // residuals of zero

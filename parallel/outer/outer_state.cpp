@@ -51,13 +51,14 @@ int fragment_of(const ParameterStore& store, int block, int64_t layers, int frag
 }  // namespace
 
 OuterState::OuterState(const OuterConfig& config, const ParameterStore& store, const Layout& layout,
-                       int64_t layers, bool sharded_weights, uint64_t seed)
+                       GroupCoord site, int64_t layers, bool sharded_weights, uint64_t seed)
     : open(static_cast<size_t>(config.fragments)),
       config_(config),
+      site_(site),
       sharded_weights_(sharded_weights),
       dtype_(store.gradient_dtype()),
       compressor_(compressor_of_updates(config.compression)) {
-  TRIREME_CHECK(config.enabled() && layout.site.size == config.sites, "state of ", layout.site.size,
+  TRIREME_CHECK(config.enabled() && site.size == config.sites, "state of ", site.size,
                 " sites, configured are ", config.sites);
   for (const Region region : kTrainedRegions)
     for (int block = 0; block < store.blocks(); ++block)
@@ -76,14 +77,14 @@ void OuterState::add_unit(const ParameterStore& store, const Layout& layout, Reg
   std::vector<FlatRange> pieces = consecutive_pieces(cuts, range);
   const FlatRange piece = pieces[own];
   const bool feedback = config_.compression.enabled && config_.compression.error_feedback;
-  units_.push_back(std::make_unique<Unit>(Unit{
-      .region = region,
-      .fragment = fragment_of(store, block, layers, config_.fragments),
-      .range = range,
-      .pieces = std::move(pieces),
-      .piece = piece,
-      .exchange =
-          CompressionState(*compressor_, cuts[own], dtype_, layout.site, feedback, piece.begin)}));
+  units_.push_back(
+      std::make_unique<Unit>(Unit{.region = region,
+                                  .fragment = fragment_of(store, block, layers, config_.fragments),
+                                  .range = range,
+                                  .pieces = std::move(pieces),
+                                  .piece = piece,
+                                  .exchange = CompressionState(*compressor_, cuts[own], dtype_,
+                                                               site_, feedback, piece.begin)}));
 }
 
 int OuterState::arrays() const {

@@ -46,7 +46,7 @@ class OuterState {
   // of the model. sharded_weights: StoredWeights::sharded. seed: of random choices. InputError if a
   // parameter cannot be compressed in this layout.
   OuterState(const OuterConfig& config, const ParameterStore& store, const Layout& layout,
-             int64_t layers, bool sharded_weights, uint64_t seed);
+             GroupCoord site, int64_t layers, bool sharded_weights, uint64_t seed);
 
   int64_t bytes() const;
   void allocate(Ctx& ctx);  // momentum and residuals of zero
@@ -64,6 +64,7 @@ class OuterState {
   void add_unit(const ParameterStore& store, const Layout& layout, Region region, int block,
                 int64_t layers, uint64_t seed);
   OuterConfig config_;
+  GroupCoord site_;
   bool sharded_weights_;
   DType dtype_;
   std::unique_ptr<Compressor> compressor_;

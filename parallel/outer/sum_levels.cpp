@@ -16,15 +16,14 @@ bool holds_same(const Layout& a, const Layout& b, Region region) {
 }  // namespace
 
 SumLevels sum_levels(const ParallelSizes& sizes, const Layout& layout, Region region,
-                     CompressionScope scope) {
-  const bool by_node = scope == CompressionScope::kNodes && !layout.nodes.empty();
+                     const std::vector<int>& nodes) {
   std::map<int, int> ranks;                  // by site: those that hold the same parameters
   std::vector<std::pair<int, int>> members;  // their indices in the region's group, and sites
   int own_site = 0;
   for (int rank = 0; rank < world_size(sizes); ++rank) {
     const Layout other = layout_of(sizes, rank);
     if (!holds_same(layout, other, region)) continue;
-    const int site = by_node ? layout.nodes[static_cast<size_t>(rank)] : other.dp.index;
+    const int site = nodes.empty() ? other.dp.index : nodes[static_cast<size_t>(rank)];
     ++ranks[site];
     members.emplace_back(other.of(region).index, site);
     if (other.of(region).index == layout.of(region).index) own_site = site;

@@ -6,9 +6,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "parallel/groups.h"
-#include "parallel/outer/compression_config.h"
 
 namespace trireme {
 
@@ -17,12 +17,12 @@ struct SumLevels {
   GroupCoord outer;  // of this site, among those that hold the parameters
 };
 
-// Levels of the rank with this layout. Where sites have different numbers of ranks that hold the
-// same parameters (experts over parts of replicas), every rank is a site of its own. InputError if
-// that is so of dense parameters: nodes have different numbers of data-parallel ranks. Unknown
-// nodes (Layout::nodes): replicas are the sites.
+// Levels of the rank with this layout. nodes: of each rank of the world, which are the sites;
+// empty: replicas are. Where sites have different numbers of ranks that hold the same parameters
+// (experts over parts of replicas), every rank is a site of its own. InputError if that is so of
+// dense parameters: nodes have different numbers of data-parallel ranks.
 SumLevels sum_levels(const ParallelSizes& sizes, const Layout& layout, Region region,
-                     CompressionScope scope);
+                     const std::vector<int>& nodes = {});
 
 // Communicators of both levels. Collective over `ranks`, those that hold the parameters.
 struct SumGroups {

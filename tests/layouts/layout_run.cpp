@@ -101,7 +101,7 @@ class Gathered {
     const TrainState& state = rank.state;
     const Groups& groups = rank.groups;
     const HostCopy values(rank.ctx, state.store.flat_values());
-    if (groups.layout.site.index == 0) {
+    if (state.site.index == 0) {
       const std::lock_guard lock(mutex_);
       place_owned(state.store, values.view, state.store.value_map(), result_.parameters);
     }
@@ -222,7 +222,7 @@ std::string replica_difference(const ParameterStore& store, const ConstTensor& a
 }
 
 std::vector<MicroBatch> LayoutRank::batches(int64_t step_number, bool packed) const {
-  const GroupCoord &dp = groups.layout.dp, &site = groups.layout.site;
+  const GroupCoord &dp = groups.layout.dp, &site = state.site;
   const int64_t first =
       step_number * config.train_batch_size + config.train_batch_size / site.size * site.index;
   std::vector<MicroBatch> batches;
@@ -249,11 +249,11 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
         if (options.gpu) attachment = world.attach(*gpu, options.backend);
         const Sites sites(world, config.outer.sites);
         Groups groups(sites.ranks(), config.parallel,
-                      kv_head_copies(config.model, config.parallel.tp), sites.position());
+                      kv_head_copies(config.model, config.parallel.tp));
         if (options.change) options.change(groups);
         Ctx ctx(1, "test", gpu.get());
         ctx.seed = config.seed;
-        TrainState state(config, groups.layout);
+        TrainState state = make_train_state(config, world);
         if (options.before_step) options.before_step(state, groups);
         TrainStep step(config, state, groups, ctx);
         if (options.after_step) options.after_step(state, groups);
@@ -287,7 +287,7 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
     if (config_has_experts(rank.state) && readable) margin.watch(rank.ctx);
     for (int64_t s = 0; s < config.train_steps; ++s) {
       const StepResult outcome = rank.train(s, packed);
-      if (rank.groups.layout.site.index == 0)
+      if (rank.state.site.index == 0)
         gathered.add_step(rank.ctx, rank.state, rank.groups, static_cast<size_t>(s), outcome);
       rank.world.barrier();  // no rank may overwrite gradients not collected yet
     }

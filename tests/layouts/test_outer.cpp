@@ -322,7 +322,7 @@ TEST(Outer, LeavesOutAnUpdateThatIsNotFinite) {
   on_ranks(config, {}, [&](LayoutRank& rank) {
     const Tensor weights = rank.state.store.flat_values();
     const std::vector<double> before = to_doubles(weights);
-    const int site = rank.groups.layout.site.index;
+    const int site = rank.state.site.index;
     weights.as<double>()[0] += site == 0 ? 1 : 3;
     if (site == 1 && rank.groups.world.rank() == 0)
       weights.as<double>()[0] = std::numeric_limits<double>::quiet_NaN();

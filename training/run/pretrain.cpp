@@ -40,16 +40,6 @@ std::string advice_for_divergence(const RunConfig& config, const std::string& ne
                 advice_for_weights(config, newest));
 }
 
-Layout layout_in_site(const RunConfig& config, const Communicator& all) {
-  const SitePosition position = site_position(all.size(), config.outer.sites, all.rank());
-  Layout layout = layout_of(config.parallel, position.rank);
-  layout.site = position.site;
-  const int first = all.rank() - position.rank;
-  for (int rank = 0; rank < world_size(config.parallel); ++rank)
-    layout.nodes.push_back(all.node(first + rank));
-  return layout;
-}
-
 [[noreturn]] void fail_at_diverged_end(const RunConfig& config, const std::string& checkpoint) {
   const std::string folder = std::filesystem::path(checkpoint).parent_path().string();
   std::string newest = find_newest_good(folder, false).directory;
@@ -69,12 +59,11 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
       group_(world.world()),
       device_(open_rank_device(world, config.device, config.comm.device_backend)),
       sites_(group_, config.outer.sites),
-      groups_(sites_.ranks(), config.parallel, kv_head_copies(config.model, config.parallel.tp),
-              sites_.position()),
+      groups_(sites_.ranks(), config.parallel, kv_head_copies(config.model, config.parallel.tp)),
       options_(options),
       signals_(signals),
       ctx_(pin_rank(world, config.threads_per_rank), "activations", device_.get()),
-      state_(config, groups_.layout),
+      state_(make_train_state(config, group_)),
       step_(config, state_, groups_, ctx_),
       evaluator_(state_.model, state_.store, groups_, ctx_, config.micro_batch_size,
                  config.sequence_length),
@@ -269,7 +258,7 @@ void PretrainRun::start_step() {
   if (open_steps_.empty()) counted_until_ = std::chrono::steady_clock::now();
   {
     const TimeScope timed(&profile_, TimeCategory::kData);
-    const GroupCoord &dp = groups_.layout.dp, &site = groups_.layout.site;
+    const GroupCoord &dp = groups_.layout.dp, &site = state_.site;
     const int64_t group_samples = config_.micro_batch_size * dp.size;
     // Each site reads a share of the batch, so that its samples do not depend on its layout.
     const int64_t first =
@@ -563,8 +552,7 @@ ExitCode PretrainRun::run() {
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals) {
   // The state's constructor throws if the parameters of a rank are impossible in its layout.
-  agreed(world.world(),
-         [&] { const TrainState state(config, layout_in_site(config, world.world())); });
+  agreed(world.world(), [&] { (void)make_train_state(config, world.world()); });
   return PretrainRun(config, world, options, signals).run();
 }
 

@@ -7,6 +7,7 @@
 #include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/transfer.h"
 #include "optim/schedule.h"
+#include "parallel/outer/sites.h"
 #include "parallel/pipeline/make_schedule.h"
 #include "parallel/store_block_gather.h"
 #include "training/step/batch_shard.h"
@@ -57,7 +58,8 @@ MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length) {
   return batch;
 }
 
-TrainState::TrainState(const RunConfig& config, const Layout& layout)
+TrainState::TrainState(const RunConfig& config, const Layout& layout, GroupCoord its_site,
+                       const std::vector<int>& nodes)
     : model(
           config.model, config.dtype, layout,
           chunks_of(split_layers(config.model.num_layers,
@@ -69,19 +71,27 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
             {config.zero.stage, layout.of(Region::kDense), layout.of(Region::kExpert)},
             config.finetune.base_quantization),
       optimizer(config.optimizer, config.zero.offload_optimizer, store, config.seed),
-      site(layout.site),
+      site(its_site),
       dtype_(config.dtype),
       sequence_length_(config.sequence_length),
       loss_scale_(config.loss_scale) {
   if (config.float8.enabled) model.use_float8(config.float8);
-  const bool by_node = config.compression.scope == CompressionScope::kNodes;
-  if (config.compression.enabled && (by_node ? layout.data : layout.dp).size > 1)
+  if (config.compression.enabled && (nodes.empty() ? layout.dp : layout.data).size > 1)
     compression = std::make_unique<GradientCompression>(config.compression, store, config.parallel,
-                                                        layout, config.seed);
+                                                        layout, nodes, config.seed);
   const int first_sharded = optimizer.has_master() ? 1 : 3;  // ZeRO stage that shards the weights
   if (config.outer.enabled())
-    outer = std::make_unique<OuterState>(config.outer, store, layout, config.model.num_layers,
+    outer = std::make_unique<OuterState>(config.outer, store, layout, site, config.model.num_layers,
                                          config.zero.stage >= first_sharded, config.seed);
+}
+
+TrainState make_train_state(const RunConfig& config, const Communicator& all) {
+  const SitePosition position = site_position(all.size(), config.outer.sites, all.rank());
+  std::vector<int> nodes;
+  if (config.compression.scope == CompressionScope::kNodes)
+    for (int rank = 0; rank < world_size(config.parallel); ++rank)
+      nodes.push_back(all.node(all.rank() - position.rank + rank));
+  return {config, layout_of(config.parallel, position.rank), position.site, nodes};
 }
 
 StoredWeights TrainState::weights() const {

@@ -49,7 +49,11 @@ struct StepResult {
 // allocates the memory.
 class TrainState {
  public:
-  TrainState(const RunConfig& config, const Layout& layout);
+  // layout: of the rank in its site. nodes: of the ranks of the site, where gradients are
+  // compressed between nodes (sum_levels()); else empty. InputError if the layout cannot divide
+  // the parameters.
+  TrainState(const RunConfig& config, const Layout& layout, GroupCoord site = {},
+             const std::vector<int>& nodes = {});
   void allocate(Ctx& ctx);
   void initialize(Ctx& ctx);  // new weights, from ctx.seed
   // Memory of parameters, gradients, optimizer state, compression and the outer algorithm.
@@ -60,8 +64,8 @@ class TrainState {
   FlatOptimizer optimizer;
   std::unique_ptr<GradientCompression> compression;  // nullptr: gradients are summed exactly
   std::unique_ptr<OuterState> outer;                 // nullptr: one site
-  GroupCoord site;
-  StoredWeights weights() const;  // after allocate()
+  GroupCoord site;                                   // of this rank (parallel/outer/sites.h)
+  StoredWeights weights() const;                     // after allocate()
   // State after the last started step. On a GPU read_step_state() waits for that step.
   StepState read_step_state(Ctx& ctx) const;
   void write_step_state(Ctx& ctx, const StepState& state);
@@ -75,6 +79,9 @@ class TrainState {
   Buffer scalars_;      // StepState, StepScalars, sums, gradient scale, first non-finite gradient
   Buffer on_the_host_;  // GPU: host copies of scalars_, one per step that may be open
 };
+
+// State of a rank of `all`, the ranks of all sites. Not collective.
+TrainState make_train_state(const RunConfig& config, const Communicator& all);
 
 class TrainStep {
  public:

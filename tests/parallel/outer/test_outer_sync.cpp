@@ -47,11 +47,11 @@ void on_sites(const OuterConfig& config, DType dtype,
               const std::function<void(const SiteRank&)>& body) {
   run_threads(kSites, [&](Communicator& world) {
     const Sites sites(world, kSites);
-    const Groups groups(sites.ranks(), {}, 1, sites.position());
+    const Groups groups(sites.ranks(), {});
     Ctx ctx(1, "test");
     ParameterStore store(one_matrix(), dtype);
     store.allocate(ctx, true);
-    OuterState state(config, store, groups.layout, 1, false, 1);
+    OuterState state(config, store, groups.layout, sites.position(), 1, false, 1);
     state.allocate(ctx);
     OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
                    ctx);

@@ -30,8 +30,7 @@ TEST(SumLevels, DenseParametersAreSummedOverContextThenReplicas) {
   for (const ParallelSizes& sizes : layouts())
     for (int rank = 0; rank < world_size(sizes); ++rank) {
       const Layout layout = layout_of(sizes, rank);
-      const SumLevels levels =
-          sum_levels(sizes, layout, Region::kDense, CompressionScope::kReplicas);
+      const SumLevels levels = sum_levels(sizes, layout, Region::kDense);
       EXPECT_EQ(levels.inner, layout.cp);
       EXPECT_EQ(levels.outer, layout.dp);
     }
@@ -44,8 +43,7 @@ TEST(SumLevels, NumberAllRanksOfTheExperts) {
     std::map<std::pair<int, int>, std::set<int>> replicas;                 // by (ep, outer)
     for (int rank = 0; rank < world_size(sizes); ++rank) {
       const Layout layout = layout_of(sizes, rank);
-      const SumLevels levels =
-          sum_levels(sizes, layout, Region::kExpert, CompressionScope::kReplicas);
+      const SumLevels levels = sum_levels(sizes, layout, Region::kExpert);
       EXPECT_EQ(levels.inner.size * levels.outer.size, layout.edp.size);
       numbers[{layout.ep.index, layout.etp.index}].insert({levels.inner.index, levels.outer.index});
       replicas[{layout.ep.index, levels.outer.index}].insert(layout.dp.index);
@@ -63,8 +61,7 @@ TEST(SumLevels, UnequalReplicasAreLevelsRankByRank) {
   sizes.dp = sizes.ep = 2;
   for (int rank = 0; rank < 6; ++rank) {
     const Layout layout = layout_of(sizes, rank);
-    const SumLevels levels =
-        sum_levels(sizes, layout, Region::kExpert, CompressionScope::kReplicas);
+    const SumLevels levels = sum_levels(sizes, layout, Region::kExpert);
     EXPECT_EQ(levels.inner, GroupCoord{});
     EXPECT_EQ(levels.outer, layout.edp);
   }
@@ -74,14 +71,13 @@ TEST(SumLevels, NodesAreSites) {
   ParallelSizes sizes;
   sizes.cp = 2;
   sizes.dp = 4;
+  const std::vector<int> unequal{0, 0, 0, 0, 0, 1, 1, 1};
   for (int rank = 0; rank < 8; ++rank) {
-    Layout layout = layout_of(sizes, rank);
-    layout.nodes = {0, 0, 0, 0, 1, 1, 1, 1};
-    const SumLevels levels = sum_levels(sizes, layout, Region::kDense, CompressionScope::kNodes);
+    const Layout layout = layout_of(sizes, rank);
+    const SumLevels levels = sum_levels(sizes, layout, Region::kDense, {0, 0, 0, 0, 1, 1, 1, 1});
     EXPECT_EQ(levels.inner, (GroupCoord{4, rank % 4}));
     EXPECT_EQ(levels.outer, (GroupCoord{2, rank / 4}));
-    layout.nodes = {0, 0, 0, 0, 0, 1, 1, 1};
-    EXPECT_THROW(sum_levels(sizes, layout, Region::kDense, CompressionScope::kNodes), InputError);
+    EXPECT_THROW(sum_levels(sizes, layout, Region::kDense, unequal), InputError);
   }
 }
 
@@ -91,8 +87,7 @@ TEST(SumLevels, GroupsSumOverTheirLevel) {
   sizes.dp = 3;
   run_threads(6, [&](Communicator& world) {
     const Groups all(world, sizes);
-    const SumLevels levels =
-        sum_levels(sizes, all.layout, Region::kDense, CompressionScope::kReplicas);
+    const SumLevels levels = sum_levels(sizes, all.layout, Region::kDense);
     const SumGroups groups(all.of(Region::kDense), Region::kDense, levels);
     const int64_t inner =
         groups.inner->all_reduce_scalar(int64_t{1} << world.rank(), ReduceOp::kSum);
