@@ -54,7 +54,6 @@ OuterState::OuterState(const OuterConfig& config, const ParameterStore& store, c
                        GroupCoord site, int64_t layers, bool sharded_weights, uint64_t seed)
     : open(static_cast<size_t>(config.fragments)),
       config_(config),
-      site_(site),
       sharded_weights_(sharded_weights),
       dtype_(store.gradient_dtype()),
       compressor_(compressor_of_updates(config.compression)) {
@@ -62,11 +61,11 @@ OuterState::OuterState(const OuterConfig& config, const ParameterStore& store, c
                 " sites, configured are ", config.sites);
   for (const Region region : kTrainedRegions)
     for (int block = 0; block < store.blocks(); ++block)
-      add_unit(store, layout, region, block, layers, seed);
+      add_unit(store, layout, site, region, block, layers, seed);
 }
 
-void OuterState::add_unit(const ParameterStore& store, const Layout& layout, Region region,
-                          int block, int64_t layers, uint64_t seed) {
+void OuterState::add_unit(const ParameterStore& store, const Layout& layout, GroupCoord site,
+                          Region region, int block, int64_t layers, uint64_t seed) {
   const FlatRange range = store.block_range(block, region);
   if (range.size() == 0) return;
   const GroupCoord& rank = layout.of(region);
@@ -77,14 +76,13 @@ void OuterState::add_unit(const ParameterStore& store, const Layout& layout, Reg
   std::vector<FlatRange> pieces = consecutive_pieces(cuts, range);
   const FlatRange piece = pieces[own];
   const bool feedback = config_.compression.enabled && config_.compression.error_feedback;
-  units_.push_back(
-      std::make_unique<Unit>(Unit{.region = region,
-                                  .fragment = fragment_of(store, block, layers, config_.fragments),
-                                  .range = range,
-                                  .pieces = std::move(pieces),
-                                  .piece = piece,
-                                  .exchange = CompressionState(*compressor_, cuts[own], dtype_,
-                                                               site_, feedback, piece.begin)}));
+  units_.push_back(std::make_unique<Unit>(Unit{
+      .region = region,
+      .fragment = fragment_of(store, block, layers, config_.fragments),
+      .range = range,
+      .pieces = std::move(pieces),
+      .piece = piece,
+      .exchange = CompressionState(*compressor_, cuts[own], dtype_, site, feedback, piece.begin)}));
 }
 
 int OuterState::arrays() const {

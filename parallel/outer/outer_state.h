@@ -61,10 +61,9 @@ class OuterState {
 
  private:
   int arrays() const;
-  void add_unit(const ParameterStore& store, const Layout& layout, Region region, int block,
-                int64_t layers, uint64_t seed);
+  void add_unit(const ParameterStore& store, const Layout& layout, GroupCoord site, Region region,
+                int block, int64_t layers, uint64_t seed);
   OuterConfig config_;
-  GroupCoord site_;
   bool sharded_weights_;
   DType dtype_;
   std::unique_ptr<Compressor> compressor_;

@@ -85,15 +85,6 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout, GroupCoord
                                          config.zero.stage >= first_sharded, config.seed);
 }
 
-TrainState make_train_state(const RunConfig& config, const Communicator& all) {
-  const SitePosition position = site_position(all.size(), config.outer.sites, all.rank());
-  std::vector<int> nodes;
-  if (config.compression.scope == CompressionScope::kNodes)
-    for (int rank = 0; rank < world_size(config.parallel); ++rank)
-      nodes.push_back(all.node(all.rank() - position.rank + rank));
-  return {config, layout_of(config.parallel, position.rank), position.site, nodes};
-}
-
 StoredWeights TrainState::weights() const {
   const int stage = store.sharding().stage;
   if (optimizer.has_master()) return {optimizer.master(), &store.state_map(), stage >= 1};
@@ -138,6 +129,15 @@ StepState TrainState::read_step_state(Ctx& ctx) const {
 
 void TrainState::write_step_state(Ctx& ctx, const StepState& state) {
   transfer(ctx, step_state(), ConstTensor(&state, DType::kU8, Shape{kStepStateBytes}));
+}
+
+TrainState make_train_state(const RunConfig& config, const Communicator& all) {
+  const SitePosition position = site_position(all.size(), config.outer.sites, all.rank());
+  std::vector<int> nodes;
+  if (config.compression.scope == CompressionScope::kNodes)
+    for (int rank = 0; rank < world_size(config.parallel); ++rank)
+      nodes.push_back(all.node(all.rank() - position.rank + rank));
+  return {config, layout_of(config.parallel, position.rank), position.site, nodes};
 }
 
 TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& groups, Ctx& ctx)
