@@ -126,6 +126,15 @@ class Compression(tiny_run.RunTest):
         codes = sum(padded(4 * rows * columns // 16) + padded(rows * columns // 8) for piece in pieces for rows, columns in piece)
         self.assertEqual(sent, 5 * [0] + 3 * [2 * (codes + norms)])
 
+    def test_moments_of_experts(self):
+        experts = {**tiny_run.config()["model"], "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+        self.configure(train_steps=5, model=experts, optimizer={"type": "OneBitAdam", "params": {"lr": 5e-3}})
+        config = ("pretrain", "--config", "run.json", "--ranks", 2)
+        self.assert_refused(*config, says="OneBitAdam is not supported with experts; "
+                                          "set optimizer.type to AdamW and compression.gradients.method to quantize")
+        self.trireme(*config, "--set", "optimizer.type=AdamW", "--set", f"{METHOD}=quantize")
+        self.assertGreater(self.records()[-1]["comm_all_to_all_bytes"], 0)
+
     def test_nodes_of_different_sizes(self):
         """Of three ranks two are on the first node."""
         self.configure(train_steps=5, train_batch_size=6, compression=gradients("quantize", scope="inter_node"))

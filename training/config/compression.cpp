@@ -55,7 +55,10 @@ void read_moments(const ConfigValues& values, const Optimizer::MomentExchange& m
         concat("needs whole moments: set zero_optimization.stage to 0, got ", config.zero.stage));
   if (config.optimizer.state_dtype == DType::kBF16)
     refuse("needs exact moments: set optimizer.state_dtype to fp32");
-  if (config.model.moe.experts > 0) refuse("is not supported with experts");
+  if (config.model.moe.experts > 0)
+    refuse(
+        "is not supported with experts; set optimizer.type to AdamW and "
+        "compression.gradients.method to quantize");
 }
 
 }  // namespace

@@ -107,6 +107,12 @@ TEST(CompressionConfig, OneBitAdamExchangesMoments) {
             "got 1");
   EXPECT_EQ(refusal(and_also({"optimizer.state_dtype=bf16"})),
             "optimizer.type: OneBitAdam needs exact moments: set optimizer.state_dtype to fp32");
+  const std::vector<std::string> experts{"model.model_type=mixtral", "model.num_local_experts=4",
+                                         "model.num_experts_per_tok=2",
+                                         "model.num_key_value_heads=2"};
+  EXPECT_EQ(refusal(and_also(experts)),
+            "optimizer.type: OneBitAdam is not supported with experts; set optimizer.type to AdamW "
+            "and compression.gradients.method to quantize");
   EXPECT_EQ(refusal({type[0], "optimizer.params.freeze_step=1.5"}),
             "optimizer.params.freeze_step: 1.5 is not a whole number of steps");
   EXPECT_NE(refusal({"optimizer.params.freeze_step=7"}), "");  // of AdamW
