@@ -1,4 +1,5 @@
 """Manifests of checkpoints with something changed and their seal renewed (docs/reference/checkpoint-format.md)."""
+import json
 import struct
 
 SEAL = ',\n"manifest_checksum": "'
@@ -53,3 +54,17 @@ def edit(path, old, new):
     assert old in body, old
     body = body.replace(old, new)
     path.write_text(f'{body}{SEAL}{xxh3(body.encode()):016x}"\n}}\n')
+
+
+def overwrite(checkpoint, kind, name, data):
+    """Replaces the first bytes of a tensor and renews all checksums."""
+    path = checkpoint / "manifest.json"
+    described = json.loads(path.read_text())
+    tensor = next(tensor for tensor in described["tensors"] if (tensor["kind"], tensor["name"]) == (kind, name))
+    place = tensor["slices"][0]
+    shard = described["shards"][place["shard"]]
+    whole = bytearray((checkpoint / shard["file"]).read_bytes())
+    whole[place["offset"]:place["offset"] + len(data)] = data
+    (checkpoint / shard["file"]).write_bytes(whole)
+    edit(path, place["checksum"], f"{xxh3(whole[place['offset']:place['offset'] + place['bytes']]):016x}")
+    edit(path, shard["checksum"], f"{xxh3(whole):016x}")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import harness
+import manifest
 import tiny_run
 
 sys.path.insert(0, str(harness.SOURCE / "scripts/bench"))
@@ -14,6 +15,7 @@ HIDDEN, INNER, KV = 32, 64, 16
 LAYER = [(HIDDEN, HIDDEN), (KV, HIDDEN), (KV, HIDDEN), (HIDDEN, HIDDEN), (INNER, HIDDEN), (INNER, HIDDEN), (HIDDEN, INNER)]
 MATRICES = [(257, HIDDEN), *LAYER, *LAYER]  # of the tiny run
 NORMS = 5 * HIDDEN
+NAN = b"\x00\x00\xc0\x7f"  # float32
 
 
 class Outer(tiny_run.RunTest):
@@ -87,7 +89,55 @@ class Outer(tiny_run.RunTest):
         self.assertIn("this run has one site and continues from the weights that the sites of", errors)
         self.assertEqual(len(self.records()), 10)
 
+    def test_one_site_continues_as_two_and_two_as_one(self):
+        self.configure(train_steps=12, scheduler={"type": "constant"}, checkpoint={"save_interval": 4},
+                       outer={"sites": 1, "period": 4})
+
+        def train(sites, run, resume):
+            _, errors = self.pretrain("--ranks", 2, "--set", f"outer.sites={sites}", "--set", f"output_dir={run}", *resume)
+            return {record["step"]: record["loss"] for record in self.records(run)}, errors
+
+        one, _ = train(1, "one", ())
+        two, errors = train(2, "two", ("--resume", "one/checkpoints/step-00000004"))
+        self.assertIn("outer.sites 1 -> 2: site i continues site i modulo 1", errors)
+        self.assertEqual(list(two), [5, 6, 7, 8, 9, 10, 11, 12])
+        self.assertEqual(list(self.rounds("two")), [8, 12])
+        # All sites begin from the weights of the one, and train apart from there.
+        self.assertAlmostEqual(two[5], one[5], places=5)
+        self.assertNotAlmostEqual(two[8], one[8], places=5)
+        again, errors = train(1, "again", ("--resume", "two/checkpoints/step-00000008"))
+        self.assertIn("this run has one site and continues from the weights that the sites of", errors)
+        self.assertEqual(list(again), [9, 10, 11, 12])
+        self.assertEqual(self.rounds("again"), {})
+        self.assertAlmostEqual(again[9], two[9], places=5)
+        self.assertLess(again[12], one[4])
+
+    def poisoned(self, outer):
+        """Arguments that continue a run of two sites at step 5, between two rounds, where a weight of site 1 is not finite."""
+        self.configure(train_steps=12, outer={"sites": 2, **outer}, checkpoint={"save_interval": 5}, max_consecutive_skips=3)
+        self.pretrain("--ranks", 2)
+        checkpoint = "run/checkpoints/step-00000005"
+        manifest.overwrite(self.folder / checkpoint, "outer.local.site.1", "model.embed_tokens.weight", NAN)
+        return ("pretrain", "--config", "run.json", "--ranks", 2, "--resume", checkpoint)
+
     def test_all_sites_stop_where_one_diverges(self):
+        _, errors = self.trireme(*self.poisoned({"period": 100}), expect=4)
+        self.assertEqual([(record["step"], record["skipped"]) for record in self.records()][5:],
+                         [(step, False) for step in (6, 7, 8)])  # of site 0
+        self.assertIn("[rank 1] warning: step 6 skipped: ", errors)
+        self.assertNotIn("\nwarning: step", errors)  # site 0 skips none
+        self.assertIn("stopped at step 8: 3 steps in a row were not finite, the last by a value of another site", errors)
+
+    def test_a_site_that_skips_returns_with_the_next_round(self):
+        _, errors = self.trireme(*self.poisoned({"period": 7}))
+        self.assertIn("step 6 skipped: ", errors)
+        self.assertIn("step 7 skipped: ", errors)
+        self.assertIn("step 7: the update of site 1 is not finite and left out; the site continues from the shared weights", errors)
+        self.assertNotIn("step 8", errors)
+        self.assertEqual(list(self.rounds()), [7, 12])
+        self.assertLess(self.records()[-1]["loss"], self.records()[4]["loss"])
+
+    def test_sites_that_diverge_together(self):
         self.configure(train_steps=30, outer={"sites": 2}, max_consecutive_skips=3, gradient_clipping=0,
                        optimizer={"type": "SGD", "params": {"lr": 1e30}}, scheduler={"type": "constant"})
         _, errors = self.trireme("pretrain", "--config", "run.json", "--ranks", 2, expect=4)

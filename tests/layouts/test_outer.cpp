@@ -312,6 +312,42 @@ TEST(Outer, FragmentsWithoutOverlapAtOneStepAreDiLoCo) {
   EXPECT_NE(layout_difference(run(c), spread, c.dtype), "");
 }
 
+// The second of two sites skips its first step: that round moves the weights by half of the first
+// site's update, and both train and exchange in the next steps.
+TEST(Outer, AStepSkippedOnOneSiteIsAnUpdateOfZero) {
+  LayoutCase c = layout(2, 1, 1, 1, 1);
+  c.outer = average(1);
+  std::vector<double> trained;  // weights of the first site after its first step
+  on_ranks(config_of(c), {}, [&](LayoutRank& rank) {
+    const Tensor weights = rank.state.store.flat_values();
+    const std::span<double> values(weights.as<double>(), static_cast<size_t>(weights.numel()));
+    const std::vector<double> before = to_doubles(weights);
+    const bool skips = rank.groups.layout.site.index == 1;
+    if (skips) values[0] = std::numeric_limits<double>::quiet_NaN();
+    const StepResult first = rank.step.run(0, rank.batches(0, false), rank.plan);
+    EXPECT_EQ(first.skipped, skips);
+    if (skips) values[0] = before[0];
+    EXPECT_EQ(to_doubles(weights) == before, skips);
+    if (rank.world.rank() == 0) trained = to_doubles(weights);
+    const OuterRound round = rank.outer->after_step(1, rank.config.train_steps);
+    EXPECT_TRUE(round.left_out.empty());
+    EXPECT_NEAR(round.drift, round.update_norm, 1e-9);  // of d and 0 both are |d| / 2
+    rank.world.barrier();                               // `trained` is complete
+    for (size_t i = 0; i < before.size(); ++i)
+      ASSERT_NEAR(values[i], (before[i] + trained[i]) / 2, 1e-12) << i;
+    for (int64_t step = 1; step < 4; ++step) {
+      const StepResult result = rank.train(step, false);
+      EXPECT_FALSE(result.skipped);
+      EXPECT_EQ(result.consecutive_skips, 0);
+      EXPECT_EQ(result.total_skips, skips ? 1 : 0);
+    }
+    const std::vector<double> own = to_doubles(weights);
+    if (rank.world.rank() == 0) trained = own;
+    rank.world.barrier();
+    EXPECT_EQ(own, trained);
+  });
+}
+
 TEST(Outer, LeavesOutAnUpdateThatIsNotFinite) {
   LayoutCase c = layout(2, 1, 1, 1);
   c.outer = average(10);
