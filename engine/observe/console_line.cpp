@@ -6,6 +6,8 @@
 #include <cmath>
 #include <ctime>
 
+#include "engine/observe/progress.h"
+
 namespace trireme {
 std::string local_time_text() {
   const auto now = std::chrono::system_clock::now();
@@ -35,6 +37,9 @@ std::string console_line(const StepMetrics& m) {
   line += fmt::format(" number of nan iterations: {:3d} |", m.nan_iterations);
   line += fmt::format(" tokens/s: {:.0f} |", m.tokens_per_second);
   if (m.mfu.has_value()) line += fmt::format(" MFU: {:.1f}% |", *m.mfu * 100);
+  if (m.round.has_value())
+    line += fmt::format(" outer round: {} sent, {:.1f} ms |", format_bytes(m.round->sent_bytes),
+                        m.round->ms);
   return line;
 }
 

@@ -1,5 +1,5 @@
 // Console and train.log line of a training step: Megatron-LM's fields, wording and widths, which
-// existing parsers expect, with tokens/s and MFU appended.
+// existing parsers expect, with tokens/s, MFU and outer rounds appended.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace trireme {
 std::string local_time_text();  // "2026-01-31 12:00:00.123456"
 
 // [2026-01-31 12:00:00.123456] iteration        1/     100 | consumed samples: ... | ...
-// Without "lm loss" and "grad norm" if the step was skipped, and without MFU if it is absent.
+// Without "lm loss" and "grad norm" if the step was skipped, and without MFU or round if absent.
 std::string console_line(const StepMetrics& metrics);
 // validation loss at iteration N | lm loss value: 1.234567E+00 | lm loss PPL: 3.436885E+00 |
 // With the name of a set: validation loss at iteration N on NAME set | lm loss value: ...

@@ -77,6 +77,12 @@ nlohmann::ordered_json step_metrics_to_json(const StepMetrics& m) {
   for (const auto& [name, loss] : m.validation_losses) json["validation_losses"][name] = loss;
   if (m.test_loss.has_value()) json["test_loss"] = *m.test_loss;
   for (const auto& [name, value] : m.extra) json[name] = value;
+  if (m.round.has_value()) {
+    json["outer_ms"] = m.round->ms;
+    json["outer_sent_bytes"] = m.round->sent_bytes;
+    json["outer_update_norm"] = m.round->update_norm;
+    json["outer_drift"] = m.round->drift;
+  }
   return json;
 }
 

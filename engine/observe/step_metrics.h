@@ -11,6 +11,14 @@
 
 namespace trireme {
 
+// Outer rounds that ended after a step (parallel/outer/outer_sync.h).
+struct RoundMetrics {
+  double ms = 0;           // wall time of this rank since the rounds before
+  int64_t sent_bytes = 0;  // by this rank to other sites
+  double update_norm = 0;  // of the mean update
+  double drift = 0;        // root of the mean squared distance of the sites' updates to their mean
+};
+
 struct StepMetrics {
   int64_t step = 0;               // 1 after the first optimizer step
   int64_t train_steps = 0;        // planned
@@ -39,6 +47,7 @@ struct StepMetrics {
   // Validation and test sets whose loss covers only a part of their samples: set name ("": the
   // unnamed set; "test") to the covered part, such as "160 of 549".
   std::map<std::string, std::string> partial_sets;
+  std::optional<RoundMetrics> round;  // with several sites; absent if no round ended
   std::vector<std::pair<std::string, double>> extra;  // further numbers, such as time shares
 };
 

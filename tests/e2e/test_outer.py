@@ -1,5 +1,6 @@
 """Sites of a run: rounds and their bytes, validation and checkpoints of the shared weights, a run that is killed."""
 import json
+import re
 import subprocess
 import sys
 
@@ -40,6 +41,28 @@ class Outer(tiny_run.RunTest):
             if record["step"] not in rounds:
                 self.assertEqual(record["comm_send_bytes"], 0)
         self.assert_members_are_documented()
+
+    def test_console(self):
+        """The start and the steps with a round name what the sites do."""
+        self.configure(train_steps=7, outer={"sites": 2, "period": 3})
+        lines, start = self.pretrain("--ranks", 4, timeout=300)
+        self.assertIn("outer: 2 sites of 2 ranks each, algorithm diloco, period 3 steps, updates not compressed\n", start)
+        shown = {int(step): (size, ms) for step, size, ms in
+                 re.findall(r"(?m)iteration +(\d+)/.*\| outer round: ([\d.]+ KiB) sent, ([\d.]+) ms \|$", lines)}
+        self.assertEqual(list(shown), [3, 6, 7])
+        for step, record in self.rounds().items():
+            size, ms = shown[step]
+            self.assertAlmostEqual(float(size.split()[0]), record["outer_sent_bytes"] / 1024, delta=0.1)
+            self.assertAlmostEqual(float(ms), record["outer_ms"], delta=0.06)
+        compressed = {"sites": 4, "algorithm": "streaming_diloco", "period": 4, "warmup_steps": 2,
+                      "compression": {"method": "quantize", "bits": 4, "block": 16}}
+        self.configure(train_steps=8, outer=compressed, output_dir="streaming")
+        _, start = self.pretrain("--ranks", 4, timeout=300)
+        self.assertIn("outer: 4 sites of 1 rank each, algorithm streaming_diloco, period 4 steps, warm-up 2 steps, 2 fragments, "
+                      "overlap 3 steps, updates compressed by quantize (bits 4, block 16)\n", start)
+        self.configure(train_steps=5, output_dir="one-site")
+        lines, start = self.pretrain()
+        self.assertNotIn("outer", lines + start)
 
     def test_compressed_rounds(self):
         """Updates in 8 bits by the formulas of docs/design/outer.md."""
@@ -149,7 +172,10 @@ class Outer(tiny_run.RunTest):
 
     def test_sites_that_do_not_fit(self):
         self.configure(train_steps=5, outer={"sites": 2}, bf16={"enabled": True})
-        self.refused(3, says="outer.sites: 2 does not divide the 3 ranks of the run")
+        self.refused(3, says="outer.sites: 2 does not divide the 3 ranks of the run; set it to 1 or 3, or use 2 or 4 ranks")
+        for ranks, sites in ((3, 1), (3, 3), (2, 2), (4, 2)):
+            self.pretrain("--ranks", ranks, "--set", f"outer.sites={sites}", "--set", "train_batch_size=24",
+                          "--set", f"output_dir=ranks-{ranks}-{sites}", timeout=300)
         self.refused(2, "optimizer.master_weights=false", says="set optimizer.master_weights to true")
         nvme = ("zero_optimization.offload_optimizer.device=nvme", "zero_optimization.offload_optimizer.nvme_path=.")
         self.refused(2, *nvme, says="set zero_optimization.offload_optimizer.device to none or cpu")

@@ -154,4 +154,13 @@ Json compressor_to_json(const CompressionConfig& config) {
   return json;
 }
 
+std::string describe_compressor(const CompressionConfig& config) {
+  const Json json = compressor_to_json(config);
+  std::string options;
+  for (const char* option : {"bits", "ratio", "rank", "block"})
+    if (json.contains(option) && json[option].is_number())  // block: only if it is not auto
+      options += concat(options.empty() ? "" : ", ", option, " ", json[option].dump());
+  return concat(config.options.method, " (", options, ")");
+}
+
 }  // namespace trireme

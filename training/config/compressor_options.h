@@ -21,6 +21,9 @@ void check_compressor_layout(const ConfigValues& values, const std::string& sect
                              const RunConfig& config, const CompressionConfig& compression,
                              ConfigReport& report);
 
+// Method and its options, for the log: "quantize (bits 8)".
+std::string describe_compressor(const CompressionConfig& config);
+
 // Resolved keys: those that the method uses.
 Json compressor_to_json(const CompressionConfig& config);
 

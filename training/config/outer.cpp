@@ -19,6 +19,23 @@ constexpr double kMaxSites = 1 << 12, kMaxSteps = 1e12, kMaxFragments = 1 << 16;
 constexpr int64_t kStreamedFragments = 4, kStreamedOverlap = 5;
 constexpr double kStreamedMixing = 0.5;
 
+// Divisors of n next to `near`, which is none: "2 or 4".
+std::string nearest_divisors(int n, int near) {
+  int below = std::min(near, n), above = near;
+  while (n % below != 0) --below;
+  while (above < n && n % above != 0) ++above;
+  std::vector<std::string> found{std::to_string(below)};
+  if (above <= n) found.push_back(std::to_string(above));
+  return listed_names(found);
+}
+
+// Multiples of n next to `near`, which is none.
+std::string nearest_multiples(int n, int near) {
+  std::vector<std::string> found{std::to_string(near / n * n + n)};
+  if (near > n) found.insert(found.begin(), std::to_string(near / n * n));
+  return listed_names(found);
+}
+
 // Refuses what sites do not work with.
 void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   const auto refuse = [&](const std::string& reason) {
@@ -123,7 +140,9 @@ int read_sites(const ConfigValues& values, int world_size, RunConfig& config,
   if (sites <= 1) return world_size;
   if (world_size % sites != 0) {
     report.error(values.spelled(kSites),
-                 concat(sites, " does not divide the ", world_size, " ranks of the run"));
+                 concat(sites, " does not divide the ", world_size, " ranks of the run; set it to ",
+                        nearest_divisors(world_size, sites), ", or use ",
+                        nearest_multiples(sites, world_size), " ranks"));
     return world_size;
   }
   config.outer.sites = sites;
@@ -159,6 +178,21 @@ void read_outer(const ConfigValues& values, RunConfig& config, ConfigReport& rep
 
 bool has_default_momentum(const OuterConfig& outer) {
   return outer.momentum == find_outer_algorithm(outer.algorithm)->momentum(outer.sites);
+}
+
+std::string describe_outer(const OuterConfig& outer, int ranks) {
+  const auto count = [](int64_t n, const char* noun) {
+    return concat(n, " ", noun, n == 1 ? "" : "s");
+  };
+  std::string line =
+      concat("outer: ", outer.sites, " sites of ", count(ranks, "rank"), " each, algorithm ",
+             outer.algorithm, ", period ", count(outer.period, "step"));
+  if (outer.warmup_steps > 0) line += concat(", warm-up ", count(outer.warmup_steps, "step"));
+  if (outer.fragments > 1) line += concat(", ", outer.fragments, " fragments");
+  if (outer.overlap_steps > 0) line += concat(", overlap ", count(outer.overlap_steps, "step"));
+  return line + (outer.compression.enabled
+                     ? concat(", updates compressed by ", describe_compressor(outer.compression))
+                     : ", updates not compressed");
 }
 
 Json outer_to_json(const OuterConfig& outer) {

@@ -18,6 +18,9 @@ void read_outer(const ConfigValues& values, RunConfig& config, ConfigReport& rep
 // Whether the momentum is the default of the algorithm with this number of sites.
 bool has_default_momentum(const OuterConfig& outer);
 
+// Line of the log: sites, algorithm, period and code of the updates. ranks: of one site.
+std::string describe_outer(const OuterConfig& outer, int ranks);
+
 // Section of the resolved configuration.
 Json outer_to_json(const OuterConfig& outer);
 

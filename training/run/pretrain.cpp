@@ -14,6 +14,7 @@
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/launch.h"
+#include "training/config/outer.h"
 #include "training/data/examples/finetune_data.h"
 #include "training/run/gemm_algorithm_file.h"
 #include "training/run/pretrain_run.h"
@@ -285,11 +286,10 @@ void PretrainRun::run_outer_rounds() {
   for (const int site : group_.rank() == 0 ? round.left_out : std::vector<int>())
     log_warning("step ", position_.step, ": the update of site ", site,
                 " is not finite and left out; the site continues from the shared weights");
-  auto& extra = open_steps_.back().sent.extra;
-  extra.emplace_back("outer_ms", round.seconds * 1e3);
-  extra.emplace_back("outer_sent_bytes", static_cast<double>(round.sent_bytes));
-  extra.emplace_back("outer_update_norm", round.update_norm);
-  extra.emplace_back("outer_drift", round.drift);
+  open_steps_.back().round = {.ms = round.seconds * 1e3,
+                              .sent_bytes = round.sent_bytes,
+                              .update_norm = round.update_norm,
+                              .drift = round.drift};
 }
 
 // Calls use() with the weights that all sites share, for evaluations and checkpoints.
@@ -515,6 +515,7 @@ ExitCode PretrainRun::run() {
   start_or_resume();
   log_info("device ", describe_device(device_, ctx_.threads), "; ", world_.describe());
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
+  if (config_.outer.enabled()) log_info(describe_outer(config_.outer, groups_.world.size()));
   if (!examples_summary_.empty()) log_info(examples_summary_);
   if (group_.rank() == 0 && examples_ != nullptr)
     for (const std::string& warning : examples_->warnings) log_warning(warning);

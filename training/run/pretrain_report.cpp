@@ -99,6 +99,7 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;
   m.arena_bytes = ctx_.arena.capacity();
   m.allocation_count = open.allocations;
+  m.round = open.round;
   m.skipped = result.skipped;
   m.skipped_iterations = m.nan_iterations = result.total_skips;
   double known = 0;

@@ -36,7 +36,8 @@ class PretrainRun {
     TrainPosition position;  // after the step
     Profile profile;
     int64_t allocations = 0;
-    StepMetrics sent;  // only the members of TrafficMetrics
+    StepMetrics sent;                   // only the members of TrafficMetrics
+    std::optional<RoundMetrics> round;  // that ended after the step
   };
   void open_examples();
   void compute_reference_log_probabilities();

@@ -38,6 +38,12 @@ TEST(ConsoleLine, ASkippedStepHasNoLossAndAnUnknownPeakNoMfu) {
   EXPECT_NE(line.find("skipped iterations:   3 |"), std::string::npos);
 }
 
+TEST(ConsoleLine, AStepWithARoundHasItsBytesAndTime) {
+  StepMetrics m = sample_metrics();
+  m.round = {.ms = 12.04, .sent_bytes = 3250586};
+  EXPECT_TRUE(console_line(m).ends_with(" | MFU: 45.7% | outer round: 3.10 MiB sent, 12.0 ms |"));
+}
+
 TEST(ConsoleLine, Validation) {
   EXPECT_EQ(validation_line(500, 1.5),
             "validation loss at iteration 500 | lm loss value: 1.500000E+00 | "

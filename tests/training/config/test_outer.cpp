@@ -40,7 +40,36 @@ TEST(OuterConfig, SitesDivideRanksAndBatch) {
             "train_batch_size: 12 is not train_micro_batch_size_per_gpu 4 x "
             "gradient_accumulation_steps 1 x 2 data-parallel ranks x 2 sites = 16; leave one of "
             "the three out, or write \"auto\"");
-  EXPECT_EQ(problem(with({}, 3), 4), "outer.sites: 3 does not divide the 4 ranks of the run");
+  const auto refusal = [](int sites, int ranks) { return problem(with({}, sites), ranks); };
+  EXPECT_EQ(refusal(3, 4),
+            "outer.sites: 3 does not divide the 4 ranks of the run; set it to 2 or 4, or use 3 or "
+            "6 ranks");
+  EXPECT_EQ(refusal(4, 1),
+            "outer.sites: 4 does not divide the 1 ranks of the run; set it to 1, or use 4 ranks");
+  EXPECT_EQ(refusal(5, 12),
+            "outer.sites: 5 does not divide the 12 ranks of the run; set it to 4 or 6, or use 10 "
+            "or 15 ranks");
+}
+
+TEST(OuterConfig, IsDescribedInTheLog) {
+  const auto line = [](const std::vector<std::string>& assignments, int sites, int ranks) {
+    return describe_outer(read(with(assignments, sites), sites * ranks).outer, ranks);
+  };
+  EXPECT_EQ(line({}, 2, 1),
+            "outer: 2 sites of 1 rank each, algorithm diloco, period 100 steps, updates not "
+            "compressed");
+  EXPECT_EQ(line({"outer.algorithm=average", "outer.period=1", "outer.warmup_steps=30",
+                  "outer.compression.method=quantize", "outer.compression.block=16"},
+                 4, 3),
+            "outer: 4 sites of 3 ranks each, algorithm average, period 1 step, warm-up 30 steps, "
+            "updates compressed by quantize (bits 8, block 16)");
+  EXPECT_EQ(line({"outer.algorithm=streaming_diloco", "outer.period=6",
+                  "outer.compression.method=powersgd"},
+                 2, 2),
+            "outer: 2 sites of 2 ranks each, algorithm streaming_diloco, period 6 steps, "
+            "2 fragments, overlap 5 steps, updates compressed by powersgd (rank 4)");
+  EXPECT_NE(line({"outer.compression.method=top_k"}, 2, 1).find("top_k (ratio 0.01)"),
+            std::string::npos);
 }
 
 TEST(OuterConfig, EveryAlgorithmIsReadAndWritten) {
