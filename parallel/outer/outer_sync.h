@@ -7,8 +7,8 @@
 // al. 2025): the update is that of the first of these steps, and what a site has trained since is
 // mixed in, x_s = mixing x_s + (1 - mixing) x.
 //
-// Each rank works on one piece of the weights, so a site sends each weight once, however many of its
-// ranks store it.
+// Each rank works on one piece of the weights, so a site sends each weight once, however many of
+// its ranks store it.
 #pragma once
 
 #include <memory>
