@@ -322,7 +322,7 @@ TEST(Outer, AStepSkippedOnOneSiteIsAnUpdateOfZero) {
     const Tensor weights = rank.state.store.flat_values();
     const std::span<double> values(weights.as<double>(), static_cast<size_t>(weights.numel()));
     const std::vector<double> before = to_doubles(weights);
-    const bool skips = rank.groups.layout.site.index == 1;
+    const bool skips = rank.state.site.index == 1;
     if (skips) values[0] = std::numeric_limits<double>::quiet_NaN();
     const StepResult first = rank.step.run(0, rank.batches(0, false), rank.plan);
     EXPECT_EQ(first.skipped, skips);
