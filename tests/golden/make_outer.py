@@ -12,13 +12,22 @@ import make_compression
 import numpy as np
 
 SITES, ROUNDS, WARMUP = 3, 20, 4
+FRAGMENTS, PERIOD = 2, 4  # of streaming DiLoCo, with one matrix per fragment
 
 
-def moved(step, site):
-    """How far a site trains from the shared weights. No two elements have the same magnitude, so that rounding does not choose
+def matrix(number, fragment):
+    return make_compression.matrix(1000 * fragment + number).astype(np.float64)
+
+
+def first(fragment):
+    return matrix(999, fragment)
+
+
+def moved(step, site, fragment=0):
+    """How far a site trains in a step, numbered from 0. No two elements have the same magnitude, so that rounding does not choose
     which ones top-k keeps."""
-    matrix = make_compression.matrix(step * SITES + site).astype(np.float64)
-    return matrix / 8 * (1 + np.arange(matrix.size).reshape(matrix.shape) / 1021)
+    by = matrix(step * SITES + site, fragment)
+    return by / 8 * (1 + np.arange(by.size).reshape(by.shape) / 1021)
 
 
 class Average:
@@ -78,12 +87,47 @@ class Compressed:
         return self.algorithm(x, [x - y / SITES] * SITES)
 
 
+def keep_quarter(v):
+    return make_compression.keep(v, 0.25, 16, np.abs(v))
+
+
 def replay(algorithm, warmup):
-    x = make_compression.matrix(999).astype(np.float64)
+    x = first(0)
     for step in range(ROUNDS):
         sites = [x + moved(step, s) for s in range(SITES)]
         x = sum(sites) / SITES if step < warmup else algorithm(x, sites)
     return x
+
+
+def streaming_steps(warmup):
+    """Each fragment has 20 rounds. The last step, a round of both, is inside of one of fragment 0."""
+    return PERIOD * (ROUNDS - 1 - warmup) + warmup + 1
+
+
+def streaming(fragments, warmup, overlap, mixing):
+    """Streaming DiLoCo (Douillard et al. 2025) by the rules of docs/design/outer.md. fragments: the outer algorithm of each one."""
+    shared = [first(f) for f in range(FRAGMENTS)]
+    own = [[x] * SITES for x in shared]
+    open_rounds = {}  # by fragment: the step at which the round ends, and the weights of the sites when it began
+    last = streaming_steps(warmup)
+
+    def end(f, step, kept):
+        _, sites = open_rounds.pop(f)
+        shared[f] = sum(sites) / SITES if step <= warmup else fragments[f](shared[f], sites)
+        own[f] = [kept * x + (1 - kept) * shared[f] for x in own[f]]
+
+    for step in range(1, last + 1):
+        own = [[x + moved(step - 1, s, f) for s, x in enumerate(own[f])] for f in range(FRAGMENTS)]
+        joint = step <= warmup or step == last
+        for f in sorted(open_rounds):
+            if joint or open_rounds[f][0] == step:
+                end(f, step, mixing)
+        for f in range(FRAGMENTS):
+            if joint or step % PERIOD == f * PERIOD // FRAGMENTS:
+                open_rounds[f] = (step + overlap, own[f])
+            if joint:
+                end(f, step, 0)
+    return np.concatenate(shared)
 
 
 def main():
@@ -98,8 +142,17 @@ def main():
         for warmup in (0, WARMUP):
             x = replay(algorithm(**options), warmup)
             written.append({"algorithm": name, **options, "warmup_steps": warmup, "shared": x})
-        compressed = Compressed(algorithm(**options), lambda v: make_compression.keep(v, 0.25, 16, np.abs(v)))
+        compressed = Compressed(algorithm(**options), keep_quarter)
         written.append({"algorithm": name, **options, "warmup_steps": 0, "top_k": 0.25, "shared": replay(compressed, 0)})
+    nesterov = dict(lr=0.7, momentum=0.9, nesterov=True)
+    for warmup, overlap, mixing, compressed in ((0, 2, 0.5, False), (WARMUP, 2, 0.5, False), (WARMUP, 3, 0.25, False), (0, 3, 0.5, True)):
+        algorithms = [DiLoCo(**nesterov) for _ in range(FRAGMENTS)]
+        case = {"algorithm": "streaming_diloco", **nesterov, "warmup_steps": warmup, "fragments": FRAGMENTS, "period": PERIOD,
+                "overlap_steps": overlap, "mixing": mixing, "steps": streaming_steps(warmup)}
+        if compressed:
+            algorithms = [Compressed(algorithm, keep_quarter) for algorithm in algorithms]
+            case["top_k"] = 0.25
+        written.append({**case, "shared": streaming(algorithms, warmup, overlap, mixing)})
     for case in written:
         case["shared"] = [float(f"{v:.12g}") for v in case["shared"].flatten()]
     path = Path(__file__).parent / "outer.json"

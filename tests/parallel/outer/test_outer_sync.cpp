@@ -27,44 +27,56 @@ double element(int64_t step, int64_t i) {
   return static_cast<double>(x * x % 2003 - 1001) / 512;
 }
 
-ParameterList one_matrix() {
+// A matrix for each fragment.
+ParameterList matrices(int fragments) {
   ParameterList list;
-  list.add({.name = "model.layers.0.mlp.up_proj.weight", .shape = {kRows, kColumns}});
+  for (int f = 0; f < fragments; ++f)
+    list.add({.name = concat("model.layers.", f, ".mlp.up_proj.weight"),
+              .shape = {kRows, kColumns},
+              .block = f});
   return list;
 }
 
-// One rank of a run of one rank per site, ready for OuterSync::begin().
+// One rank of a run, ready for OuterSync::begin().
 struct SiteRank {
-  int site;
+  const Sites& sites;
   ParameterStore& store;
   OuterSync& sync;
   const ArenaPlan& plan;
 
+  int site() const { return sites.position().index; }
   void begin() const { sync.begin({store.flat_values(), &store.value_map(), false}, plan); }
 };
 
 void on_sites(const OuterConfig& config, DType dtype,
-              const std::function<void(const SiteRank&)>& body) {
-  run_threads(kSites, [&](Communicator& world) {
-    const Sites sites(world, kSites);
-    const Groups groups(sites.ranks(), {});
+              const std::function<void(const SiteRank&)>& body, int ranks_per_site = 1,
+              const CommOptions& options = {}) {
+  const auto run_rank = [&](Communicator& world) {
+    const Sites sites(world, config.sites);
+    ParallelSizes sizes;
+    sizes.dp = ranks_per_site;
+    const Groups groups(sites.ranks(), sizes);
     Ctx ctx(1, "test");
-    ParameterStore store(one_matrix(), dtype);
+    ParameterStore store(matrices(config.fragments), dtype);
     store.allocate(ctx, true);
-    OuterState state(config, store, groups.layout, sites.position(), 1, false, 1);
+    OuterState state(config, store, groups.layout, sites.position(), config.fragments, false, 1);
     state.allocate(ctx);
     OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
                    ctx);
     const ArenaPlan plan = sync.plan();
     ctx.arena.reserve(plan.capacity);
-    body({sites.position().index, store, sync, plan});
-  });
+    body({sites, store, sync, plan});
+  };
+  run_threads(config.sites * ranks_per_site, run_rank, options);
 }
 
 OuterConfig config_of(const Json& golden) {
   OuterConfig config;
   config.sites = kSites;
-  config.period = 1;
+  config.period = golden.value("period", 1);
+  config.fragments = golden.value("fragments", 1);
+  config.overlap_steps = golden.value("overlap_steps", 0);
+  config.mixing = golden.value("mixing", 0.0);
   config.algorithm = golden["algorithm"].get<std::string>();
   config.lr = golden["lr"].get<double>();
   config.momentum = golden["momentum"].get<double>();
@@ -78,20 +90,27 @@ OuterConfig config_of(const Json& golden) {
   return config;
 }
 
-// Weights of site 0 after all rounds.
-std::vector<double> after_rounds(const OuterConfig& config) {
+// Shared weights of all fragments after `steps` steps, the last of which is that of the run.
+std::vector<double> after_steps(const OuterConfig& config, int64_t steps) {
   std::vector<double> shared;
   on_sites(config, DType::kF64, [&](const SiteRank& rank) {
-    double* const weights = rank.store.value(0).as<double>();
-    for (int64_t i = 0; i < kRows * kColumns; ++i) weights[i] = element(999, i);
+    const auto for_each_weight = [&](const auto& use) {
+      for (int f = 0; f < config.fragments; ++f)
+        for (int64_t i = 0; i < kRows * kColumns; ++i)
+          use(rank.store.value(f).as<double>()[i], int64_t{1000} * f, i);
+    };
+    for_each_weight(
+        [](double& weight, int64_t first, int64_t i) { weight = element(first + 999, i); });
     rank.begin();
-    for (int step = 0; step < kRounds; ++step) {
-      for (int64_t i = 0; i < kRows * kColumns; ++i)
-        weights[i] +=
-            element(step * kSites + rank.site, i) / 8 * (1 + static_cast<double>(i) / 1021);
-      rank.sync.after_step(step + 1, kRounds + 1);
+    for (int64_t step = 0; step < steps; ++step) {
+      for_each_weight([&](double& weight, int64_t first, int64_t i) {
+        const double by = element(first + step * kSites + rank.site(), i);
+        weight += by / 8 * (1 + static_cast<double>(i) / 1021);
+      });
+      rank.sync.after_step(step + 1, steps);
     }
-    if (rank.site == 0) shared = to_doubles(rank.store.value(0));
+    if (rank.site() == 0)
+      for_each_weight([&](double weight, int64_t, int64_t) { shared.push_back(weight); });
   });
   return shared;
 }
@@ -99,14 +118,15 @@ std::vector<double> after_rounds(const OuterConfig& config) {
 TEST(OuterSync, AgreesWithNumpy) {
   size_t cases = 0;
   for (const Json& golden : read_json_file<Json>(source_folder() + "/tests/golden/outer.json")) {
-    const std::vector<double> got = after_rounds(config_of(golden));
+    const std::vector<double> got =
+        after_steps(config_of(golden), golden.value("steps", int64_t{kRounds}));
     const auto want = golden["shared"].get<std::vector<double>>();
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < want.size(); ++i)
       ASSERT_NEAR(got[i], want[i], 1e-6) << golden["algorithm"] << " " << ++cases << " " << i;
     ++cases;
   }
-  EXPECT_EQ(cases, 18u);
+  EXPECT_EQ(cases, 22u);
 }
 
 TEST(OuterSync, EveryAlgorithmHasDefaultsInRange) {
@@ -131,7 +151,7 @@ TEST(OuterSync, ShowsTheSharedWeights) {
     for (int64_t i = 0; i < kRows * kColumns; ++i) weights[i] = 1.0f / static_cast<float>(i + 1);
     const std::vector<double> shared = to_doubles(matrix);
     rank.begin();
-    weights[5] += 0.1f * static_cast<float>(rank.site + 1);
+    weights[5] += 0.1f * static_cast<float>(rank.site() + 1);
     rank.sync.after_step(1, 100);
     const std::vector<double> own = to_doubles(matrix);
     rank.sync.with_shared_weights([&] { EXPECT_EQ(to_doubles(matrix), shared); });
