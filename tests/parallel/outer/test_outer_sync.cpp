@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <latch>
 #include <nlohmann/json.hpp>
 
 #include "parallel/comm/world.h"
@@ -157,6 +158,56 @@ TEST(OuterSync, ShowsTheSharedWeights) {
     rank.sync.with_shared_weights([&] { EXPECT_EQ(to_doubles(matrix), shared); });
     EXPECT_EQ(to_doubles(matrix), own);
   });
+}
+
+// Counts down once, at the latest when the rank ends, so that a failure does not block the others.
+class CountDown {
+ public:
+  explicit CountDown(std::latch& latch) : latch_(latch) {}
+  CountDown(const CountDown&) = delete;
+  CountDown& operator=(const CountDown&) = delete;
+  ~CountDown() { now(); }
+  void now() {
+    if (!std::exchange(counted_, true)) latch_.count_down();
+  }
+
+ private:
+  std::latch& latch_;
+  bool counted_ = false;
+};
+
+// A site does not wait for the others before the second phase of a round, and its messages need
+// none of its operations.
+TEST(OuterSync, ExchangesWhileTheSiteTrains) {
+  OuterConfig config;
+  config.sites = 2;
+  config.period = 4;  // the round begins after step 4, its second phase after step 6
+  config.overlap_steps = 3;
+  config.lr = 1;
+  config.momentum = 0;
+  config.compression.enabled = true;  // exact, and divides the matrix between all ranks
+  config.compression.options = {.method = "top_k", .ratio = 1, .block = 16};
+  config.compression.min_bytes = 0;
+  CommOptions options;
+  options.timeout_s = 30;  // of a rank that waits for another site too early, which then fails
+  std::latch in_round(2), in_second_phase(2);  // site 0 trains in the round; site 1 is in phase 2
+  const auto train = [&](const SiteRank& rank) {
+    CountDown reached(rank.site() == 0 ? in_round : in_second_phase);
+    float* const weights = rank.store.value(0).as<float>();
+    std::fill_n(weights, kRows * kColumns, 0.0f);
+    rank.begin();
+    for (int step = 1; step <= 7; ++step) {
+      if (step == 4 && rank.site() == 1) in_round.wait();
+      if (step == 6 && rank.site() == 0) in_second_phase.wait();
+      if (step <= 4) weights[step * kColumns] = static_cast<float>(rank.site() + 1);
+      const OuterRound round = rank.sync.after_step(step, 100);
+      EXPECT_EQ(rank.sites.ranks().all_reduce_scalar(int64_t{1}, ReduceOp::kSum), 2);
+      EXPECT_EQ(round.fragments, step == 7 ? 1 : 0);
+      if (step == (rank.site() == 0 ? 5 : 6)) reached.now();
+    }
+    for (int step = 1; step <= 4; ++step) EXPECT_EQ(weights[step * kColumns], 1.5f);
+  };
+  on_sites(config, DType::kF32, train, 2, options);
 }
 
 TEST(Sites, AreConsecutiveRanks) {
