@@ -92,6 +92,18 @@ std::vector<LayoutCase> layouts() {
           recomputed};
 }
 
+using Weights = RunPart::Tensors;
+
+// Largest difference of an element, relative to the largest one of its tensor; infinite if a weight
+// is not finite.
+double largest_difference(const Weights& got, const Weights& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double largest = 0;
+  for (const auto& [name, values] : want)
+    largest = std::max(largest, worst_relative(got.at(name), values));
+  return largest;
+}
+
 LayoutResult run(const LayoutCase& c) { return run_training(config_of(c), c.packed, {}); }
 
 void expect_as_one_rank_each(const LayoutCase& c) {
@@ -168,7 +180,7 @@ TEST(Outer, DependsOnSitesPeriodAndAlgorithm) {
 }
 
 // Five steps on batches without masked targets, so that all sites have as many.
-std::map<std::string, std::vector<double>> trained_without_masks(const RunConfig& config) {
+Weights trained_without_masks(const RunConfig& config) {
   LayoutResult result;
   std::mutex mutex;
   on_ranks(config, {}, [&](LayoutRank& rank) {
@@ -199,14 +211,8 @@ TEST(Outer, PeriodOneWithSgdIsDataParallel) {
   const auto got = trained_without_masks(of_sites), want = trained_without_masks(of_replicas);
   of_sites.outer.period = 2;
   const auto other = trained_without_masks(of_sites);
-  double largest = 0, of_other = 0;
-  for (const auto& [name, values] : want)
-    for (size_t i = 0; i < values.size(); ++i) {
-      largest = std::max(largest, std::abs(got.at(name)[i] - values[i]));
-      of_other = std::max(of_other, std::abs(other.at(name)[i] - values[i]));
-    }
-  EXPECT_LT(largest, 1e-12);
-  EXPECT_GT(of_other, 1e-6);
+  EXPECT_LT(largest_difference(got, want), 1e-12);
+  EXPECT_GT(largest_difference(other, want), 1e-6);
 }
 
 TEST(Outer, WithoutMomentumBlockMomentumIsAveraging) {
@@ -298,18 +304,62 @@ TEST(Outer, ResumesWithAnotherNumberOfSites) {
   EXPECT_TRUE(in_one.tensors.at("param") == at_round.tensors.at("param"));
 }
 
-// Fragments that have their rounds at one step are plain DiLoCo; an overlapped round changes the
-// weights later.
+// Fragments that have their rounds at one step are plain DiLoCo.
 TEST(Outer, FragmentsWithoutOverlapAtOneStepAreDiLoCo) {
   LayoutCase c = layout(1, 1, 1, 1);
   c.outer = diloco(100);  // one round, after the last step
   const LayoutResult whole = run(c);
   c.outer.fragments = 4;
   EXPECT_EQ(run(c).parameters, whole.parameters);
-  c.outer = streaming(4, 0);
-  const LayoutResult spread = run(c);
-  c.outer = streaming(4, 2);
-  EXPECT_NE(layout_difference(run(c), spread, c.dtype), "");
+}
+
+// Weights of a site after so many steps.
+Weights weights_after(const OuterConfig& outer, int64_t steps, int site = 0) {
+  LayoutCase c = layout(1, 1, 1, 1);
+  c.outer = outer;
+  const std::string kind = site == 0 ? "param" : concat("param of site ", site);
+  return run_part(c, 0, steps, "", "").tensors.at(kind);
+}
+
+// Weights of one of two fragments of the model's eight layers.
+Weights of_fragment(int fragment, const Weights& weights) {
+  Weights some;
+  for (const auto& [name, values] : weights) {
+    const bool upper =
+        name.starts_with("model.layers.") && name[sizeof("model.layers.") - 1] >= '4';
+    if (upper == (fragment == 1)) some[name] = values;
+  }
+  return some;
+}
+
+Weights mixed(double mixing, const Weights& own, const Weights& shared) {
+  Weights all = own;
+  for (auto& [name, values] : all)
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = mixing * values[i] + (1 - mixing) * shared.at(name)[i];
+  return all;
+}
+
+// A round that begins after step 2 and ends after step 4 has the update of step 2, and no effect on
+// the weights before it ends.
+TEST(Outer, AnOverlappedRoundChangesWeightsAtItsEnd) {
+  OuterConfig overlapped = streaming(4, 2), half = overlapped;
+  overlapped.mixing = 0;
+  const auto fragment_after = [](const OuterConfig& outer, int64_t steps, int site) {
+    return of_fragment(1, weights_after(outer, steps, site));
+  };
+  for (const int site : {0, 1}) {
+    const Weights shared = fragment_after(streaming(4, 0), 2, site);
+    const Weights apart = fragment_after(diloco(100), 4, site);
+    EXPECT_GT(largest_difference(shared, fragment_after(diloco(100), 2, site)), 1e-4);
+    for (const int64_t step : {2, 3})
+      EXPECT_EQ(weights_after(overlapped, step, site), weights_after(diloco(100), step, site));
+    EXPECT_EQ(fragment_after(overlapped, 4, site), shared);
+    EXPECT_LT(largest_difference(fragment_after(half, 4, site), mixed(0.5, apart, shared)), 1e-14);
+    // The round of the other fragment begins here.
+    EXPECT_EQ(of_fragment(0, weights_after(overlapped, 4, site)),
+              of_fragment(0, weights_after(diloco(100), 4, site)));
+  }
 }
 
 // The second of two sites skips its first step: that round moves the weights by half of the first
