@@ -128,11 +128,12 @@ TEST(Outer, DoesNotDependOnHowASiteDividesExperts) {
   LayoutCase c = layout(2, 2, 1, 1, 0, true);
   c.experts = "mixtral";
   c.sizes.ep = 2;
-  c.outer = diloco(2);
-  expect_as_one_rank_each(c);
-  c.zero = 3;
-  c.outer = exchanges()[2];
-  expect_as_one_rank_each(c);
+  for (const auto& [zero, outer] :
+       {std::pair{0, diloco(2)}, {3, exchanges()[2]}, {1, exchanges()[5]}, {3, exchanges()[6]}}) {
+    c.zero = zero;
+    c.outer = outer;
+    expect_as_one_rank_each(c);
+  }
 }
 
 // Master weights of bfloat16 parameters are what sites exchange.
@@ -338,6 +339,52 @@ Weights mixed(double mixing, const Weights& own, const Weights& shared) {
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = mixing * values[i] + (1 - mixing) * shared.at(name)[i];
   return all;
+}
+
+// Rounds that are open in the checkpoint end as they would have.
+TEST(Outer, ResumesOpenRoundsInAnotherLayoutOfTheSites) {
+  for (const size_t exchange : {5, 6}) {
+    LayoutCase c = layout(2, 1, 1, 1, 1), other = layout(1, 2, 2, 1);
+    c.outer = other.outer = exchanges()[exchange];
+    const ScratchDirectory scratch;
+    const RunPart straight = run_part(c, 0, 4, "", "");
+    run_part(c, 0, 2, "", scratch.path());  // one of its rounds ends after step 3
+    const RunPart moved = run_part(other, 2, 4, scratch.path(), "");
+    for (const size_t step : {2, 3})
+      EXPECT_NEAR(moved.losses[step - 2], straight.losses[step], 1e-9);
+    EXPECT_EQ(moved.replica, "");
+    if (c.outer.compression.enabled) continue;  // rounding may change codes of the last round
+    for (const std::string kind : {"param", "param of site 1"})
+      EXPECT_LT(largest_difference(moved.tensors.at(kind), straight.tensors.at(kind)), 1e-9);
+  }
+}
+
+// Sites that were not there when a round began end it as the others do: with the mean over those
+// that were. A single site drops it.
+TEST(Outer, ResumesOpenRoundsWithAnotherNumberOfSites) {
+  LayoutCase two = layout(1, 1, 1, 1);
+  two.outer = streaming(4, 2);  // after step 3 a round of fragment 1 is open, which ends after 4
+  const ScratchDirectory scratch;
+  run_part(two, 0, 3, "", scratch.path());
+  LayoutCase unmixed = two, four = two, later = two, one = two;
+  unmixed.outer.mixing = 0;
+  four.outer.sites = later.outer.sites = 4;
+  later.outer.overlap_steps = 3;  // would end it after 5
+  one.outer = {};
+  const auto resumed = [&](const LayoutCase& c, int64_t to) {
+    return run_part(c, 3, to, scratch.path(), "").tensors;
+  };
+  const Weights shared = of_fragment(1, resumed(unmixed, 4).at("param"));
+  const auto in_four = resumed(four, 4), own = resumed(later, 4);
+  for (const std::string kind :
+       {"param", "param of site 1", "param of site 2", "param of site 3"}) {
+    const Weights apart = of_fragment(1, own.at(kind));
+    EXPECT_GT(largest_difference(apart, shared), 1e-4);
+    EXPECT_LT(largest_difference(of_fragment(1, in_four.at(kind)), mixed(0.5, apart, shared)),
+              1e-14)
+        << kind;
+  }
+  EXPECT_EQ(resumed(one, 3).at("param"), weights_after(two.outer, 0));
 }
 
 // A round that begins after step 2 and ends after step 4 has the update of step 2, and no effect on
