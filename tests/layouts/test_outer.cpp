@@ -445,6 +445,43 @@ TEST(Outer, AStepSkippedOnOneSiteIsAnUpdateOfZero) {
   });
 }
 
+// Evaluations at any step of open rounds see the shared weights and do not change the run.
+TEST(Outer, EvaluatesInOpenRounds) {
+  LayoutCase c = layout(2, 1, 1, 1, 3);
+  // Fragment 1: begins after step 2, second phase after 4, ends after 6. Fragment 0: 5, 7, 9.
+  c.outer = streaming(5, 4);
+  c.outer.compression = compression({.bits = 8, .block = 8});
+  RunConfig config = config_of(c);
+  config.train_steps = 10;
+  const auto trained = [&](const std::vector<int64_t>& evaluated) {
+    std::array<Weights, 2> sites;
+    std::mutex mutex;
+    on_ranks(config, {}, [&](LayoutRank& rank) {
+      const ParameterStore& store = rank.state.store;
+      const std::vector<double> first = to_doubles(store.flat_values());
+      for (int64_t step = 1; step <= 9; ++step) {
+        rank.train(step - 1, false);
+        if (std::ranges::count(evaluated, step) == 0) continue;
+        const std::vector<double> own = to_doubles(store.flat_values());
+        EXPECT_NE(own, first);
+        rank.outer->with_shared_weights([&] {
+          EXPECT_EQ(to_doubles(store.flat_values()) == first, step < 6) << "step " << step;
+        });
+        EXPECT_EQ(to_doubles(store.flat_values()), own);
+      }
+      const std::lock_guard lock(mutex);
+      place_owned(store, store.flat_values(), store.value_map(),
+                  sites.at(static_cast<size_t>(rank.state.site.index)));
+    });
+    return sites;
+  };
+  const auto straight = trained({});
+  EXPECT_NE(straight[0], straight[1]);
+  for (const std::vector<int64_t>& evaluated :
+       {std::vector<int64_t>{2}, {3}, {4}, {5}, {2, 3, 4, 5, 6, 7, 8, 9}})
+    EXPECT_TRUE(trained(evaluated) == straight) << evaluated.size() << " " << evaluated[0];
+}
+
 TEST(Outer, LeavesOutAnUpdateThatIsNotFinite) {
   LayoutCase c = layout(2, 1, 1, 1);
   c.outer = average(10);
