@@ -510,5 +510,38 @@ TEST(Outer, LeavesOutAnUpdateThatIsNotFinite) {
   });
 }
 
+// Its own weights are of no use, so that they are not mixed in.
+TEST(Outer, LeavesOutAnUpdateOfAnOverlappedRoundThatIsNotFinite) {
+  LayoutCase c = layout(2, 1, 1, 1);
+  c.outer = average(10);
+  c.outer.sites = 3;
+  c.outer.overlap_steps = 2;
+  c.outer.mixing = 0.5;
+  RunConfig config = config_of(c);
+  config.gradient_accumulation_steps = 1;
+  on_ranks(config, {}, [&](LayoutRank& rank) {
+    const Tensor weights = rank.state.store.flat_values();
+    const std::vector<double> before = to_doubles(weights);
+    double& weight = weights.as<double>()[0];
+    const int site = rank.state.site.index;
+    weight += site == 0 ? 1 : 3;
+    if (site == 1) weight = std::numeric_limits<double>::quiet_NaN();
+    for (const int64_t step : {10, 11}) EXPECT_EQ(rank.outer->after_step(step, 100).fragments, 0);
+    EXPECT_EQ(std::isnan(weight), site == 1);
+    EXPECT_EQ(rank.outer->after_step(12, 100).left_out, std::vector<int>{1});
+    std::vector<double> want = before;  // the mean of the others is 2
+    want[0] += 2;
+    if (site != 1) want[0] = 0.5 * want[0] + 0.5 * (before[0] + (site == 0 ? 1 : 3));
+    EXPECT_EQ(compare(weights, want, tolerance(DType::kF64, 4)), "");
+    for (const int64_t step : {20, 21, 22})  // it counts again
+      EXPECT_EQ(rank.outer->after_step(step, 100).left_out, std::vector<int>());
+    want = before;
+    want[0] += 2;
+    // Updates of -0.5, 0 and 0.5 from the shared weights, which therefore stay as they are.
+    if (site != 1) want[0] += site == 0 ? -0.25 : 0.25;
+    EXPECT_EQ(compare(weights, want, tolerance(DType::kF64, 4)), "");
+  });
+}
+
 }  // namespace
 }  // namespace trireme::test::test_outer
