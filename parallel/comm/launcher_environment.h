@@ -38,7 +38,7 @@ bool runs_under_mpi_launcher();
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& changed);
 // Set by the leader process for each rank it starts: the address of the leader's control channel
-// and the job's secret (serving/distributed/control_rendezvous.h). Empty: no leader.
+// and the job's secret (parallel/comm/control/control_rendezvous.h). Empty: no leader.
 inline constexpr const char* kLeaderVariable = "TRIREME_LEADER";
 std::string leader_from_environment();
 // Set by a process that starts several groups of ranks on this machine, for each group: "2/6" for a

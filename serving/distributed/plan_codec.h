@@ -1,5 +1,6 @@
 // Serialization of scheduler outputs (plans) and step outputs, between the scheduler and the ranks
-// (serving/scheduler/scheduler_output.h). Field lists: plan_fields.h; byte format: records.h.
+// (serving/scheduler/scheduler_output.h). Field lists: plan_fields.h; byte format:
+// parallel/comm/control/records.h.
 //
 // A rank checks the whole plan before it runs the model, because a rank that fails alone inside a
 // step blocks all others. A plan contains only numbers, so only numbers are checked.
@@ -8,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "serving/distributed/records.h"
+#include "parallel/comm/control/records.h"
 #include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {

@@ -21,7 +21,7 @@
 #include <optional>
 #include <thread>
 
-#include "serving/distributed/control_rendezvous.h"
+#include "parallel/comm/control/control_rendezvous.h"
 #include "serving/distributed/rank_loop.h"
 #include "serving/distributed/rank_processes.h"
 #include "serving/distributed/rank_watch.h"

@@ -3,7 +3,7 @@
 #include "engine/core/cpu.h"
 #include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
-#include "serving/distributed/records.h"
+#include "parallel/comm/control/records.h"
 
 namespace trireme {
 namespace {

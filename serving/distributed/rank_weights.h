@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "serving/distributed/control_channel.h"
+#include "parallel/comm/control/control_channel.h"
 #include "serving/scheduler/model_weights.h"
 
 namespace trireme {

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "engine/core/error.h"
-#include "serving/distributed/control_channel.h"
-#include "serving/distributed/records.h"
+#include "parallel/comm/control/control_channel.h"
+#include "parallel/comm/control/records.h"
 
 namespace trireme::test_control_channel {
 namespace {

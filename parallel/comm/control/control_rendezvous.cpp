@@ -1,4 +1,4 @@
-#include "serving/distributed/control_rendezvous.h"
+#include "parallel/comm/control/control_rendezvous.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "engine/observe/log.h"
+#include "parallel/comm/control/records.h"
 #include "parallel/comm/rank_state.h"
 #include "parallel/comm/transport/shared_secret.h"
-#include "serving/distributed/records.h"
 
 namespace trireme {
 namespace {

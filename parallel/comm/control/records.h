@@ -1,7 +1,7 @@
 // Binary format of structs. A number is its native bytes: all ranks run the same build, which the
 // handshake of the control channel checks. A bool is one byte, 0 or 1. A list or a string is its
 // length (uint32) and its elements. A pair is its two values. A struct is its fields in the order
-// of members() (plan_fields.h); so is a shared_ptr to one.
+// of members() (as in serving/distributed/plan_fields.h); so is a shared_ptr to one.
 //
 // The reader trusts nothing. It rejects a list that cannot fit into the remaining bytes before it
 // allocates memory for the list; expect_end() rejects bytes after the end.

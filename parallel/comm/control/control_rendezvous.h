@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/distributed/control_channel.h"
+#include "parallel/comm/control/control_channel.h"
 
 namespace trireme {
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "engine/core/error.h"
-#include "serving/distributed/control_rendezvous.h"
+#include "parallel/comm/control/control_rendezvous.h"
 
 namespace trireme::test_control_rendezvous {
 namespace {

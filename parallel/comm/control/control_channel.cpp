@@ -1,4 +1,4 @@
-#include "serving/distributed/control_channel.h"
+#include "parallel/comm/control/control_channel.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "engine/io/checksum.h"
-#include "serving/distributed/records.h"
+#include "parallel/comm/control/records.h"
 
 namespace trireme {
 namespace {
