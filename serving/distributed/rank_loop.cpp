@@ -67,11 +67,11 @@ void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoop
   for (;;) {
     const std::optional<Message> message = leader.receive(ControlChannel::kForever);
     if (!message) continue;
-    if (message->kind == MessageKind::kEnd) return;
+    if (message->is(MessageKind::kEnd)) return;
     if (weights.take(*message)) continue;
-    if (message->kind != MessageKind::kPlan)
-      throw BadMessage(concat(leader.peer(), ": expected a plan, got a message of kind ",
-                              static_cast<uint32_t>(message->kind)));
+    if (!message->is(MessageKind::kPlan))
+      throw BadMessage(
+          concat(leader.peer(), ": expected a plan, got a message of kind ", message->kind));
     const SchedulerOutput plan = decoder.decode(message->payload);
     const StepOutput outcome = executor.execute(plan);
     if (how.reports_outputs) leader.send(MessageKind::kOutput, plan.number, encode_output(outcome));

@@ -337,7 +337,7 @@ void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
 
 void RankSupervisor::take(Group& group, size_t rank, Message message) {
   ControlChannel& channel = *group.channels[rank];
-  switch (message.kind) {
+  switch (static_cast<MessageKind>(message.kind)) {
     case MessageKind::kBeat: group.computed[rank] = message.number; return;
     case MessageKind::kReady:
       if (rank == 0) group.ready = decode_ready(message.payload);
@@ -369,8 +369,8 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
                        std::string_view(reinterpret_cast<const char*>(message.payload.data()),
                                         message.payload.size())));
     default:
-      throw BadMessage(concat(channel.peer(), " sent an unexpected message of kind ",
-                              static_cast<uint32_t>(message.kind)));
+      throw BadMessage(
+          concat(channel.peer(), " sent an unexpected message of kind ", message.kind));
   }
 }
 

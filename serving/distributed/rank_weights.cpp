@@ -44,9 +44,9 @@ RankTask receive_task(ControlChannel& leader, std::chrono::milliseconds limit) {
   const std::optional<Message> message = leader.receive(limit);
   if (!message)
     throw Error(concat(leader.peer(), " did not send the rank's task"), ExitCode::kLostRank);
-  if (message->kind != MessageKind::kTask)
-    throw BadMessage(concat(leader.peer(), ": expected the rank's task, got a message of kind ",
-                            static_cast<uint32_t>(message->kind)));
+  if (!message->is(MessageKind::kTask))
+    throw BadMessage(
+        concat(leader.peer(), ": expected the rank's task, got a message of kind ", message->kind));
   RankTask task;
   leader.accept_payloads(ControlChannel::kShort);
   RecordReader reader(message->payload);
@@ -70,17 +70,17 @@ WeightsFollower::~WeightsFollower() {
 }
 
 bool WeightsFollower::take(const Message& message) {
-  const bool known = message.kind == MessageKind::kStage || message.kind == MessageKind::kUse ||
-                     message.kind == MessageKind::kDrop;
+  const bool known = message.is(MessageKind::kStage) || message.is(MessageKind::kUse) ||
+                     message.is(MessageKind::kDrop);
   if (!known) return false;
   if (weights_ == nullptr)
     throw BadMessage(concat(leader_.peer(), " changes weights, but this rank has none to change"));
   // The leader has waited for kStaged before it sends more, so at most a drop is still running.
   if (worker_.joinable()) worker_.join();
-  if (message.kind == MessageKind::kUse) {
+  if (message.is(MessageKind::kUse)) {
     weights_->use(0);
     leader_.send(MessageKind::kUsed, message.number);
-  } else if (message.kind == MessageKind::kDrop) {
+  } else if (message.is(MessageKind::kDrop)) {
     begin([this] { weights_->drop(); });
   } else {
     StageRequest request;
@@ -146,9 +146,9 @@ std::string Followers::wait_for(MessageKind kind) {
   std::string first;
   for (const auto& channel : channels_) {
     const Message message = next_message(*channel);
-    if (message.kind != kind || message.number != change_)
-      throw BadMessage(concat(channel->peer(), " sent an unexpected message of kind ",
-                              static_cast<uint32_t>(message.kind), " during a weight change"));
+    if (!message.is(kind) || message.number != change_)
+      throw BadMessage(concat(channel->peer(), " sent an unexpected message of kind ", message.kind,
+                              " during a weight change"));
     if (first.empty())
       first.assign(reinterpret_cast<const char*>(message.payload.data()), message.payload.size());
   }

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "parallel/comm/control/control_channel.h"
+#include "serving/distributed/messages.h"
 #include "serving/scheduler/model_weights.h"
 
 namespace trireme {

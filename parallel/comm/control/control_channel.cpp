@@ -53,8 +53,9 @@ void ControlChannel::fail_gone() const {
   throw Error(concat(peer_, " closed the connection"), ExitCode::kLostRank);
 }
 
-void ControlChannel::send(MessageKind kind, uint64_t number, std::span<const std::byte> payload) {
-  Header header{.kind = static_cast<uint32_t>(kind), .number = number, .bytes = payload.size()};
+void ControlChannel::send_message(uint32_t kind, uint64_t number,
+                                  std::span<const std::byte> payload) {
+  Header header{.kind = kind, .number = number, .bytes = payload.size()};
   header.checksum = checksum_of(header, payload);
   std::vector<std::byte> bytes(sizeof header + payload.size());
   std::memcpy(bytes.data(), &header, sizeof header);
@@ -97,8 +98,7 @@ std::optional<Message> ControlChannel::parse() {
   const auto payload = std::span(arrived_).subspan(sizeof header, bytes);
   if (checksum_of(header, payload) != header.checksum)
     throw BadMessage(concat(peer_, " sent a message with a wrong checksum"));
-  Message message{
-      static_cast<MessageKind>(header.kind), header.number, {payload.begin(), payload.end()}};
+  Message message{header.kind, header.number, {payload.begin(), payload.end()}};
   arrived_.erase(arrived_.begin(),
                  arrived_.begin() + static_cast<ptrdiff_t>(sizeof header + bytes));
   return message;

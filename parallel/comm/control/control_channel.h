@@ -1,47 +1,44 @@
-// Control channel: a stream socket between two processes of a job that carries plans to the ranks
-// and results back. A rank waits for a plan in the kernel, so an idle rank uses no CPU. MPI and
-// NCCL, whose waiting ranks spin, are used only inside a step.
+// Control channel: a stream socket between two processes that carries messages outside of a step,
+// such as the server's plans to its ranks and their results. A receiver waits in the kernel, so an
+// idle one uses no CPU. MPI and NCCL, whose waiting ranks spin, are used only inside a step.
 //
 // A message is a header of fixed size and a payload:
 //   uint32 magic, uint32 kind, uint64 number, uint64 payload bytes,
 //   uint64 checksum (XXH3) of the rest of the header and the payload
 // The kind determines the payload: fixed records (records.h), bytes, text, or nothing. No message
 // names code or a type. Memory is allocated as bytes arrive, not for the size that a header claims.
+//
+// Each use of the channel has an enum of its kinds, from kFirstMessageKind on.
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "parallel/comm/transport/tcp_socket.h"
 
 namespace trireme {
 
-enum class MessageKind : uint32_t {
-  kChallenge = 1,  // handshake, with the next two (control_rendezvous.h)
-  kHello,
-  kWelcome,
-  kReady,   // from a rank: it has loaded the model
-  kPlan,    // to a rank. number: of the plan
-  kOutput,  // from a rank: result of a plan. number: of the plan
-  kBeat,    // from a rank: heartbeat. number: of the last plan computed
-  kEnd,     // to a rank: no more plans
-  kFailed,  // from a rank: the error that ends it, as text
-  kTask,    // to a rank that starts (rank_weights.h, as all below)
-  kStage,
-  kStaged,
-  kUse,
-  kUsed,
-  kDrop,
-};
+inline constexpr uint32_t kFirstMessageKind = 16;  // smaller kinds are the handshake's
+
+template <class Kind>
+concept KindOfMessage =
+    std::is_enum_v<Kind> && std::same_as<std::underlying_type_t<Kind>, uint32_t>;
 
 struct Message {
-  MessageKind kind = MessageKind::kBeat;
+  uint32_t kind = 0;
   uint64_t number = 0;
   std::vector<std::byte> payload;
+
+  template <KindOfMessage Kind>
+  bool is(Kind expected) const {
+    return kind == static_cast<uint32_t>(expected);
+  }
 };
 
 class ControlChannel {
@@ -60,7 +57,10 @@ class ControlChannel {
 
   // Sends a message. Any thread. Error(kLostRank) when the peer has closed the connection, or reads
   // nothing for two seconds.
-  void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
+  template <KindOfMessage Kind>
+  void send(Kind kind, uint64_t number, std::span<const std::byte> payload = {}) {
+    send_message(static_cast<uint32_t>(kind), number, payload);
+  }
   // Returns the next message; absent: none within `limit`. Only one thread may receive or poll.
   // Error(kLostRank) when the peer has closed the connection, BadMessage for an invalid message.
   std::optional<Message> receive(std::chrono::milliseconds limit);
@@ -72,6 +72,7 @@ class ControlChannel {
   void shut_down() const noexcept { socket_.shut_down(); }
 
  private:
+  void send_message(uint32_t kind, uint64_t number, std::span<const std::byte> payload);
   bool read_some();  // false: no bytes available
   std::optional<Message> parse();
   [[noreturn]] void fail_gone() const;

@@ -27,6 +27,8 @@ constexpr milliseconds kNoDescriptor{100};  // before the next attempt after acc
 constexpr size_t kNonceBytes = 32;
 constexpr int64_t kMaxWarnings = 10;  // strangers must not fill the log
 
+enum class HandshakeKind : uint32_t { kChallenge = 1, kHello, kWelcome };
+
 struct RankHello {
   int32_t rank = 0, process = 0;
   std::string program, nonce, proof;
@@ -54,10 +56,10 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 }
 
 // Receives the next message, which must be of this kind.
-std::string expect(ControlChannel& channel, MessageKind kind,
+std::string expect(ControlChannel& channel, HandshakeKind kind,
                    milliseconds limit = ControlListener::kHandshake) {
   const std::optional<Message> message = channel.receive(limit);
-  if (!message || message->kind != kind)
+  if (!message || !message->is(kind))
     throw BadMessage(concat(channel.peer(), " did not authenticate"));
   return {reinterpret_cast<const char*>(message->payload.data()), message->payload.size()};
 }
@@ -219,7 +221,7 @@ std::unique_ptr<ControlListener::ConnectedRank> ControlListener::introduced(
 
 std::unique_ptr<ControlListener::ConnectedRank> ControlListener::connected_rank_of(
     PendingConnection& pending, const Message& message) const {
-  if (message.kind != MessageKind::kHello)
+  if (!message.is(HandshakeKind::kHello))
     throw BadMessage("an unknown process did not authenticate");
   RankHello hello;
   RecordReader reader(message.payload);
@@ -232,7 +234,7 @@ std::unique_ptr<ControlListener::ConnectedRank> ControlListener::connected_rank_
                             " runs another build of the program: start the same one everywhere"));
   auto peer = std::make_unique<ConnectedRank>(
       ConnectedRank{hello.rank, hello.process, std::move(pending.channel)});
-  peer->channel->send(MessageKind::kWelcome, 0,
+  peer->channel->send(HandshakeKind::kWelcome, 0,
                       bytes_of(listener_proof(address_, pending.challenge, hello)));
   peer->channel->name_peer(concat("rank ", hello.rank, " (process ", hello.process, ")"));
   return peer;
@@ -269,7 +271,7 @@ void ControlListener::take_stranger() {
       throw BadMessage("the process belongs to another user");
     PendingConnection pending{channel_of(std::move(taken), "an unknown process"),
                               random_bytes(kNonceBytes), now};
-    pending.channel->send(MessageKind::kChallenge, 0, bytes_of(pending.challenge));
+    pending.channel->send(HandshakeKind::kChallenge, 0, bytes_of(pending.challenge));
     pending_.push_back(std::move(pending));
   } catch (const Error& error) {
     turn_away(error.what());
@@ -296,7 +298,7 @@ std::unique_ptr<ControlChannel> connect_control_channel(const ControlAddress& ad
   // Other connections may be served first.
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
   const std::string challenge =
-      expect(*channel, MessageKind::kChallenge, std::max(left, ControlListener::kHandshake));
+      expect(*channel, HandshakeKind::kChallenge, std::max(left, ControlListener::kHandshake));
   RankHello hello{.rank = rank,
                   .process = getpid(),
                   .program = executable_build_id(),
@@ -305,8 +307,8 @@ std::unique_ptr<ControlChannel> connect_control_channel(const ControlAddress& ad
   hello.proof = rank_proof(address, challenge, hello);
   RecordWriter writer;
   writer.put(hello);
-  channel->send(MessageKind::kHello, 0, writer.take());
-  if (!equal_in_constant_time(expect(*channel, MessageKind::kWelcome),
+  channel->send(HandshakeKind::kHello, 0, writer.take());
+  if (!equal_in_constant_time(expect(*channel, HandshakeKind::kWelcome),
                               listener_proof(address, challenge, hello)))
     throw BadMessage("the process that listens for ranks does not know this job's secret");
   return channel;

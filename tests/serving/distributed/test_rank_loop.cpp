@@ -77,7 +77,7 @@ TEST(RankLoop, ShowsThatItLives) {
   for (int i = 0; i < 3; ++i) {
     const std::optional<Message> beat = leader.receive(kLong);
     ASSERT_TRUE(beat.has_value());
-    EXPECT_EQ(beat->kind, MessageKind::kBeat);
+    EXPECT_TRUE(beat->is(MessageKind::kBeat));
     EXPECT_EQ(beat->number, 5u);
   }
 }

@@ -18,6 +18,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLong{120'000};
 
+enum class Kind : uint32_t { kPlan = kFirstMessageKind, kBeat, kEnd };
+
 struct Pair {
   Pair() {
     std::array<int, 2> ends{};
@@ -36,7 +38,7 @@ struct Pair {
 };
 
 // Bytes of a message on the wire.
-std::vector<char> wire_of(MessageKind kind, uint64_t number, std::string_view payload) {
+std::vector<char> wire_of(Kind kind, uint64_t number, std::string_view payload) {
   Pair pair;
   pair.channel->send(kind, number, std::as_bytes(std::span(payload)));
   std::vector<char> bytes(32 + payload.size());
@@ -46,8 +48,8 @@ std::vector<char> wire_of(MessageKind kind, uint64_t number, std::string_view pa
 }
 
 TEST(ControlChannel, TakesMessagesHoweverTheyArrive) {
-  const std::vector<char> one = wire_of(MessageKind::kPlan, 7, "a plan");
-  const std::vector<char> other = wire_of(MessageKind::kEnd, 8, "");
+  const std::vector<char> one = wire_of(Kind::kPlan, 7, "a plan");
+  const std::vector<char> other = wire_of(Kind::kEnd, 8, "");
   Pair pair;
   for (const char byte : one) {
     EXPECT_FALSE(pair.channel->poll().has_value());
@@ -55,19 +57,19 @@ TEST(ControlChannel, TakesMessagesHoweverTheyArrive) {
   }
   std::optional<Message> message = pair.channel->receive(kLong);
   ASSERT_TRUE(message.has_value());
-  EXPECT_EQ(message->kind, MessageKind::kPlan);
+  EXPECT_TRUE(message->is(Kind::kPlan));
   EXPECT_EQ(message->number, 7u);
   EXPECT_EQ(std::memcmp(message->payload.data(), "a plan", 6), 0);
   std::vector<char> both = one;
   both.insert(both.end(), other.begin(), other.end());
   pair.write(both.data(), both.size());
   EXPECT_EQ(pair.channel->receive(kLong)->number, 7u);
-  EXPECT_EQ(pair.channel->receive(kLong)->kind, MessageKind::kEnd);
+  EXPECT_TRUE(pair.channel->receive(kLong)->is(Kind::kEnd));
   EXPECT_FALSE(pair.channel->receive(milliseconds(1)).has_value());
 }
 
 TEST(ControlChannel, RefusesAnyBitThatHasChanged) {
-  const std::vector<char> good = wire_of(MessageKind::kPlan, 7, "a plan");
+  const std::vector<char> good = wire_of(Kind::kPlan, 7, "a plan");
   for (size_t bit = 0; bit < good.size() * 8; ++bit) {
     std::vector<char> bad = good;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
@@ -80,7 +82,7 @@ TEST(ControlChannel, RefusesAnyBitThatHasChanged) {
 }
 
 TEST(ControlChannel, RefusesMoreThanItAcceptsBeforeItComes) {
-  const std::vector<char> good = wire_of(MessageKind::kPlan, 7, std::string(100, 'x'));
+  const std::vector<char> good = wire_of(Kind::kPlan, 7, std::string(100, 'x'));
   Pair pair;
   pair.channel->accept_payloads(99);
   pair.write(good.data(), 32);
@@ -93,7 +95,7 @@ TEST(ControlChannel, ReportsThatThePeerHasGone) {
   EXPECT_THROW(pair.channel->receive(kLong), Error);
   EXPECT_THROW(
       {
-        for (int i = 0; i < 3; ++i) pair.channel->send(MessageKind::kBeat, 0);
+        for (int i = 0; i < 3; ++i) pair.channel->send(Kind::kBeat, 0);
       },
       Error);
 }
@@ -105,7 +107,7 @@ TEST(ControlChannel, DoesNotWaitForAPeerThatReadsNothing) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THROW(
       {
-        for (int i = 0; i < 100; ++i) pair.channel->send(MessageKind::kPlan, 1, much);
+        for (int i = 0; i < 100; ++i) pair.channel->send(Kind::kPlan, 1, much);
       },
       Error);
   EXPECT_GT(std::chrono::steady_clock::now() - begin, milliseconds(1500));

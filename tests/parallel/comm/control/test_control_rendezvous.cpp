@@ -18,6 +18,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLong{120'000};
 
+enum class Kind : uint32_t { kPlan = kFirstMessageKind, kBeat };
+
 std::unique_ptr<ControlListener::ConnectedRank> accepted(ControlListener& listener) {
   for (int i = 0; i < 1200; ++i)
     if (auto peer = listener.accept(milliseconds(100))) return peer;
@@ -46,9 +48,9 @@ TEST(ControlRendezvous, BringsRanksTogetherOnAMachineAndOverTcp) {
     ASSERT_NE(peer, nullptr);
     EXPECT_EQ(peer->rank, 3);
     EXPECT_EQ(peer->process, getpid());
-    peer->channel->send(MessageKind::kPlan, 9);
+    peer->channel->send(Kind::kPlan, 9);
     EXPECT_EQ(rank->receive(kLong)->number, 9u);
-    rank->send(MessageKind::kBeat, 4);
+    rank->send(Kind::kBeat, 4);
     EXPECT_EQ(peer->channel->receive(kLong)->number, 4u);
   }
 }
