@@ -46,6 +46,7 @@ class ControlChannel {
   static constexpr std::chrono::milliseconds kForever{-1};  // receive() waits without limit
   // Default limit of accept_payloads(), in bytes.
   static constexpr int64_t kShort = 64 << 10;
+  static constexpr std::chrono::milliseconds kMaxStall{2000};  // default of stall_after()
 
   // peer: name of the other end, for errors. Both ends must use this class.
   ControlChannel(Socket socket, std::string peer);
@@ -54,15 +55,25 @@ class ControlChannel {
   // Sets the size limit of payloads received from now on, in bytes. It is kShort at first. A
   // message with a larger payload is invalid.
   void accept_payloads(int64_t max_bytes) { max_bytes_ = max_bytes; }
+  // Sets the time limit of send() for a peer that reads nothing; kForever: none. It is kMaxStall at
+  // first. The system reports progress only once a third of its send buffer (up to 4 MB) is free,
+  // so a slow link needs more. Not while another thread sends.
+  void stall_after(std::chrono::milliseconds limit) { max_stall_ = limit; }
+  // Detects by TCP keep-alive that a peer's machine or network is gone: send() and receive() throw
+  // `limit` (at least two seconds) after its last packet, or after the first data that it does not
+  // acknowledge. The latter includes a peer that reads nothing while data waits for it. No effect
+  // on one machine, where the system notices at once.
+  void keep_alive(std::chrono::seconds limit) const;
 
-  // Sends a message. Any thread. Error(kLostRank) when the peer has closed the connection, or reads
-  // nothing for two seconds.
+  // Sends a message. Any thread. Error(kLostRank) when the peer has closed the connection, is
+  // unreachable (keep_alive()), or reads nothing for a time (stall_after()).
   template <KindOfMessage Kind>
   void send(Kind kind, uint64_t number, std::span<const std::byte> payload = {}) {
     send_message(static_cast<uint32_t>(kind), number, payload);
   }
   // Returns the next message; absent: none within `limit`. Only one thread may receive or poll.
-  // Error(kLostRank) when the peer has closed the connection, BadMessage for an invalid message.
+  // Error(kLostRank) when the peer has closed the connection or is unreachable, BadMessage for an
+  // invalid message.
   std::optional<Message> receive(std::chrono::milliseconds limit);
   // Same without waiting: returns a message only if it has arrived completely.
   std::optional<Message> poll();
@@ -73,14 +84,38 @@ class ControlChannel {
 
  private:
   void send_message(uint32_t kind, uint64_t number, std::span<const std::byte> payload);
+  struct Header {
+    uint32_t magic = 0;
+    uint32_t kind = 0;
+    uint64_t number = 0;
+    uint64_t bytes = 0;
+    uint64_t checksum = 0;
+  };
+  // Bytes received that belong to no message yet.
+  struct Arrived {
+    std::vector<std::byte> buffer;
+    size_t begin = 0, end = 0;
+  };
+  // Message whose header has arrived.
+  struct Incoming {
+    Header header;
+    std::vector<std::byte> payload;  // grows as bytes arrive
+    size_t filled = 0;
+    std::span<std::byte> free_space();
+  };
+
+  static uint64_t checksum_of(Header header, std::span<const std::byte> payload);
   bool read_some();  // false: no bytes available
   std::optional<Message> parse();
-  [[noreturn]] void fail_gone() const;
+  bool begin_message();  // false: its header has not arrived
+  [[noreturn]] void fail_gone(int error_number) const;
 
   Socket socket_;
   std::string peer_;
   int64_t max_bytes_ = kShort;
-  std::vector<std::byte> arrived_;
+  std::chrono::milliseconds max_stall_ = kMaxStall;
+  Arrived arrived_;
+  std::optional<Incoming> incoming_;
   std::mutex sending_;
 };
 

@@ -1,15 +1,21 @@
 // Messages between two processes of a job arrive whole or not at all.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "engine/core/error.h"
 #include "parallel/comm/control/control_channel.h"
 #include "parallel/comm/control/records.h"
+#include "parallel/comm/transport/tcp_address.h"
 
 namespace trireme::test_control_channel {
 namespace {
@@ -111,6 +117,133 @@ TEST(ControlChannel, DoesNotWaitForAPeerThatReadsNothing) {
       },
       Error);
   EXPECT_GT(std::chrono::steady_clock::now() - begin, milliseconds(1500));
+}
+
+// Both ends of a connection.
+struct Ends {
+  explicit Ends(bool tcp = false) {
+    std::array<int, 2> sockets{-1, -1};
+    if (tcp) {
+      const Socket listening = listen_at(resolve_tcp("test", "127.0.0.1", 0).front());
+      Socket connected = connect_to(local_address(listening));
+      to = std::make_unique<ControlChannel>(Socket(accept(listening.fd(), nullptr, nullptr)), "A");
+      from = std::make_unique<ControlChannel>(std::move(connected), "B");
+    } else {
+      EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()), 0);
+      to = std::make_unique<ControlChannel>(Socket(sockets[0]), "A");
+      from = std::make_unique<ControlChannel>(Socket(sockets[1]), "B");
+    }
+  }
+  std::unique_ptr<ControlChannel> to, from;
+};
+
+std::vector<std::byte> numbered_bytes(size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+  return bytes;
+}
+
+std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kLostRank);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ControlChannel, ReceivesLargePayloadsBetweenShortOnes) {
+  for (const bool tcp : {false, true}) {
+    Ends ends(tcp);
+    ends.from->accept_payloads(64 << 20);
+    const std::vector<size_t> sizes = {
+        0, 1, (64 << 10) - 33, (64 << 10) - 32, 64 << 10, 5, 33333333, 0, 7, 1 << 20, 1 << 17, 3};
+    std::thread sending([&] {
+      for (size_t i = 0; i < sizes.size(); ++i)
+        ends.to->send(Kind::kPlan, i, numbered_bytes(sizes[i]));
+    });
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const std::optional<Message> message = ends.from->receive(kLong);
+      ASSERT_TRUE(message.has_value());
+      EXPECT_EQ(message->number, i);
+      EXPECT_TRUE(message->payload == numbered_bytes(sizes[i])) << sizes[i];
+    }
+    sending.join();
+    EXPECT_FALSE(ends.from->poll().has_value());
+  }
+}
+
+TEST(ControlChannel, WaitsForAPausedPeerUntilItsLimit) {
+  const std::vector<std::byte> much(8 << 20);
+  Ends impatient;
+  impatient.to->stall_after(milliseconds(50));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(error_of([&] { impatient.to->send(Kind::kPlan, 1, much); }), "A has stopped reading");
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(50));
+
+  Ends patient;
+  patient.to->stall_after(ControlChannel::kForever);
+  patient.from->accept_payloads(8 << 20);
+  std::thread sending([&] { EXPECT_NO_THROW(patient.to->send(Kind::kPlan, 1, much)); });
+  std::this_thread::sleep_for(ControlChannel::kMaxStall + milliseconds(300));
+  EXPECT_EQ(patient.from->receive(kLong)->payload.size(), much.size());
+  sending.join();
+}
+
+// A signal ends the wait for a slow peer in the kernel, but not that of the sender.
+TEST(ControlChannel, ContinuesAfterASignal) {
+  struct sigaction handle {};
+  handle.sa_handler = [](int) {};
+  struct sigaction before {};
+  sigaction(SIGUSR2, &handle, &before);
+  const std::vector<std::byte> much(8 << 20);
+  Ends ends;
+  ends.to->stall_after(kLong);
+  ends.from->accept_payloads(8 << 20);
+  std::thread sending([&] { EXPECT_NO_THROW(ends.to->send(Kind::kPlan, 1, much)); });
+  for (int i = 0; i < 10; ++i) {
+    std::this_thread::sleep_for(milliseconds(20));
+    pthread_kill(sending.native_handle(), SIGUSR2);
+  }
+  EXPECT_EQ(ends.from->receive(kLong)->payload.size(), much.size());
+  sending.join();
+  sigaction(SIGUSR2, &before, nullptr);
+}
+
+int tcp_option(const ControlChannel& channel, int level, int option) {
+  int value = -1;
+  socklen_t length = sizeof value;
+  EXPECT_EQ(getsockopt(channel.fd(), level, option, &value, &length), 0);
+  return value;
+}
+
+TEST(ControlChannel, ProbesASilentPeerWithinTheLimit) {
+  for (const int limit : {2, 3, 4, 5, 30, 61}) {
+    const Ends ends(true);
+    EXPECT_EQ(tcp_option(*ends.to, SOL_SOCKET, SO_KEEPALIVE), 0);
+    ends.to->keep_alive(std::chrono::seconds(limit));
+    EXPECT_EQ(tcp_option(*ends.to, SOL_SOCKET, SO_KEEPALIVE), 1);
+    const int idle = tcp_option(*ends.to, IPPROTO_TCP, TCP_KEEPIDLE);
+    const int period = tcp_option(*ends.to, IPPROTO_TCP, TCP_KEEPINTVL);
+    const int probes = tcp_option(*ends.to, IPPROTO_TCP, TCP_KEEPCNT);
+    EXPECT_GE(probes, 1);
+    EXPECT_LE(idle + probes * period, limit);
+    EXPECT_GT(idle + (probes + 1) * period, limit);
+    EXPECT_EQ(tcp_option(*ends.to, IPPROTO_TCP, TCP_USER_TIMEOUT), 1000 * limit);
+  }
+  const Ends here;
+  EXPECT_NO_THROW(here.to->keep_alive(std::chrono::seconds(2)));
+  EXPECT_THROW(here.to->keep_alive(std::chrono::seconds(1)), CheckFailed);
+}
+
+TEST(ControlChannel, LosesAPeerThatLetsDataWaitBeyondTheLimit) {
+  Ends ends(true);
+  ends.to->stall_after(ControlChannel::kForever);
+  ends.to->keep_alive(std::chrono::seconds(2));
+  const std::vector<std::byte> much(64 << 20);
+  EXPECT_EQ(error_of([&] { ends.to->send(Kind::kPlan, 1, much); }),
+            "A is unreachable: Connection timed out");
 }
 
 }  // namespace
