@@ -1,6 +1,5 @@
 #include "parallel/comm/control/control_rendezvous.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -8,7 +7,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <thread>
 
@@ -16,6 +17,7 @@
 #include "parallel/comm/control/records.h"
 #include "parallel/comm/rank_state.h"
 #include "parallel/comm/transport/shared_secret.h"
+#include "parallel/comm/transport/tcp_address.h"
 
 namespace trireme {
 namespace {
@@ -24,26 +26,57 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kNoDescriptor{100};  // before the next attempt after accept() failed
+constexpr milliseconds kConnectAttempt{10'000};
+constexpr milliseconds kFirstPause{20}, kMaxPause{1000};  // between attempts to connect
 constexpr size_t kNonceBytes = 32;
 constexpr int64_t kMaxWarnings = 10;  // strangers must not fill the log
 
-enum class HandshakeKind : uint32_t { kChallenge = 1, kHello, kWelcome };
+enum class HandshakeKind : uint32_t { kChallenge = 1, kHello, kWelcome, kRejected };
 
+// Builds with different protocols read each other's: another layout needs another magic number of
+// the channel.
 struct RankHello {
   int32_t rank = 0, process = 0;
+  uint32_t protocol = ControlPeers::kSameBuild;
   std::string program, nonce, proof;
+};
+
+struct Rejection {
+  std::string why, proof;
 };
 
 template <class S>
 auto members(S& hello) requires std::same_as<std::remove_const_t<S>, RankHello> {
-  auto& [rank, process, program, nonce, proof] = hello;
-  return std::tie(rank, process, program, nonce, proof);
+  auto& [rank, process, protocol, program, nonce, proof] = hello;
+  return std::tie(rank, process, protocol, program, nonce, proof);
+}
+
+template <class S>
+auto members(S& rejection) requires std::same_as<std::remove_const_t<S>, Rejection> {
+  auto& [why, proof] = rejection;
+  return std::tie(why, proof);
+}
+
+template <class Record>
+std::vector<std::byte> encode_record(const Record& record) {
+  RecordWriter writer;
+  writer.put(record);
+  return writer.take();
+}
+
+template <class Record>
+Record decode_record(const Message& message) {
+  Record record;
+  RecordReader reader(message.payload);
+  reader.get(record);
+  reader.expect_end();
+  return record;
 }
 
 std::string rank_proof(const ControlAddress& address, const std::string& challenge,
                        const RankHello& hello) {
   return secret_proof(address.secret, {"rank", challenge, text(hello.rank), text(hello.process),
-                                       hello.program, hello.nonce});
+                                       text(hello.protocol), hello.program, hello.nonce});
 }
 
 std::string listener_proof(const ControlAddress& address, const std::string& challenge,
@@ -51,17 +84,38 @@ std::string listener_proof(const ControlAddress& address, const std::string& cha
   return secret_proof(address.secret, {"listener", hello.nonce, challenge, text(hello.rank)});
 }
 
+std::string rejection_proof(const ControlAddress& address, const std::string& challenge,
+                            const RankHello& hello, const std::string& why) {
+  return secret_proof(address.secret, {"rejection", hello.nonce, challenge, why});
+}
+
+// Reason to reject a rank that knows the secret; empty: none.
+std::string mismatch(const RankHello& hello, const ControlPeers& peers) {
+  if (hello.protocol != peers.protocol)
+    return concat(peers.one, " ", hello.rank, " has version ", hello.protocol, " of the ",
+                  peers.all, "' protocol, ", peers.listener, " has version ", peers.protocol,
+                  ": start the same release of the program everywhere");
+  if (peers.protocol == ControlPeers::kSameBuild && hello.program != executable_build_id())
+    return concat(peers.one, " ", hello.rank,
+                  " runs another build of the program: start the same one everywhere");
+  return {};
+}
+
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-// Receives the next message, which must be of this kind.
-std::string expect(ControlChannel& channel, HandshakeKind kind,
-                   milliseconds limit = ControlListener::kHandshake) {
-  const std::optional<Message> message = channel.receive(limit);
-  if (!message || !message->is(kind))
+std::string text_of(const Message& message) {
+  return {reinterpret_cast<const char*>(message.payload.data()), message.payload.size()};
+}
+
+// Receives the next message, which must be of one of these kinds.
+Message expect(ControlChannel& channel, std::initializer_list<HandshakeKind> kinds,
+               milliseconds limit) {
+  std::optional<Message> message = channel.receive(limit);
+  if (!message || std::ranges::none_of(kinds, [&](auto kind) { return message->is(kind); }))
     throw BadMessage(concat(channel.peer(), " did not authenticate"));
-  return {reinterpret_cast<const char*>(message->payload.data()), message->payload.size()};
+  return *std::move(message);
 }
 
 std::unique_ptr<ControlChannel> channel_of(Socket socket_, std::string peer) {
@@ -79,20 +133,42 @@ socklen_t fill(sockaddr_un& address, const std::string& name) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-struct Found {
-  explicit Found(const std::string& host, const std::string& port, int flags) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = flags;
-    if (const int code = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); code != 0)
-      fail_input("cannot resolve the address \"", host,
-                 "\" of the ranks' control channel: ", gai_strerror(code));
-  }
-  ~Found() { freeaddrinfo(list); }
-  Found(const Found&) = delete;
-  Found& operator=(const Found&) = delete;
-  addrinfo* list = nullptr;
+[[noreturn]] void fail_to_resolve(const std::string& host, const std::string& why,
+                                  const ControlPeers& peers) {
+  fail_input("cannot resolve the address \"", host, "\" of the ", peers.all,
+             "' control channel: ", why);
+}
+
+void check_port(int port, int min, const ControlPeers& peers) {
+  if (port < min || port > 65535)
+    fail_input("the port of the ", peers.all, "' control channel is ", port, ", expected ", min,
+               " to 65535");
+}
+
+void check_secret(const std::string& secret, const ControlPeers& peers) {
+  if (secret.size() < ControlAddress::kMinSecret)
+    fail_input("the secret of the ", peers.all, "' control channel has ", secret.size(),
+               " characters, expected at least ", ControlAddress::kMinSecret,
+               "; give a longer one, such as the output of openssl rand -hex 32");
+}
+
+struct HostAndPort {
+  std::string host;
+  int port = 0;
 };
+
+// Parts of "tcp:HOST:PORT"; absent: another form. An IPv6 host may have brackets.
+std::optional<HostAndPort> tcp_parts(const std::string& where) {
+  const size_t colon = where.rfind(':');
+  if (!where.starts_with("tcp:") || colon <= 4) return {};
+  HostAndPort parts{where.substr(4, colon - 4)};
+  if (parts.host.starts_with('[') && parts.host.ends_with(']'))
+    parts.host = parts.host.substr(1, parts.host.size() - 2);
+  const char* const end = where.data() + where.size();
+  const auto [last, error] = std::from_chars(where.data() + colon + 1, end, parts.port);
+  if (error != std::errc() || last != end) return {};
+  return parts;
+}
 
 bool same_user(const Socket& socket_) {
   ucred who{};
@@ -101,7 +177,7 @@ bool same_user(const Socket& socket_) {
   return who.uid == geteuid();
 }
 
-Socket connect_once(const std::string& where) {
+Socket connect_once(const std::string& where, Clock::time_point end, const ControlPeers& peers) {
   if (where.starts_with("unix:")) {
     sockaddr_un address;
     const socklen_t length = fill(address, where.substr(5));
@@ -109,13 +185,45 @@ Socket connect_once(const std::string& where) {
     if (connect(socket_.fd(), reinterpret_cast<sockaddr*>(&address), length) == 0) return socket_;
     return {};
   }
-  const size_t colon = where.rfind(':');
-  const Found found(where.substr(4, colon - 4), where.substr(colon + 1), AI_NUMERICSERV);
-  for (const addrinfo* a = found.list; a != nullptr; a = a->ai_next) {
-    Socket socket_(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (connect(socket_.fd(), a->ai_addr, a->ai_addrlen) == 0) return socket_;
+  const std::optional<HostAndPort> parts = tcp_parts(where);
+  TRIREME_CHECK(parts.has_value(), "no address of a control channel: ", where);
+  std::string why;
+  const std::vector<TcpAddress> found = find_tcp(parts->host, parts->port, why);
+  if (found.empty()) fail_to_resolve(parts->host, why, peers);
+  for (const TcpAddress& address : found) {
+    Socket socket_ = connect_to(address, std::min(end, Clock::now() + kConnectAttempt));
+    if (socket_.open()) return socket_;
   }
   return {};
+}
+
+Socket connect_until(const std::string& where, Clock::time_point end, const ControlPeers& peers) {
+  for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kMaxPause)) {
+    Socket socket_ = connect_once(where, end, peers);
+    if (socket_.open()) return socket_;
+    const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+    if (left <= milliseconds(0))
+      throw Error(concat("no process listens for ", peers.all, " at ", where), ExitCode::kLostRank);
+    std::this_thread::sleep_for(std::min(pause, left));
+  }
+}
+
+// Proves this rank's identity to the listener, and checks the listener's.
+void introduce(ControlChannel& channel, const ControlAddress& address, const std::string& challenge,
+               RankHello hello, const ControlPeers& peers) {
+  hello.proof = rank_proof(address, challenge, hello);
+  channel.send(HandshakeKind::kHello, 0, encode_record(hello));
+  const Message reply = expect(channel, {HandshakeKind::kWelcome, HandshakeKind::kRejected},
+                               ControlListener::kHandshake);
+  const bool rejected = reply.is(HandshakeKind::kRejected);
+  const Rejection rejection =
+      rejected ? decode_record<Rejection>(reply) : Rejection{.why = {}, .proof = text_of(reply)};
+  const std::string expected = rejected ? rejection_proof(address, challenge, hello, rejection.why)
+                                        : listener_proof(address, challenge, hello);
+  if (!equal_in_constant_time(rejection.proof, expected))
+    throw BadMessage(
+        concat("the process that listens for ", peers.all, " does not know this job's secret"));
+  if (rejected) fail_input("rejected by ", channel.peer(), ": ", rejection.why);
 }
 
 }  // namespace
@@ -126,18 +234,23 @@ ControlAddress ControlAddress::parse(const std::string& line) {
   const size_t space = line.find(' ');
   ControlAddress address;
   if (space != std::string::npos) address = {line.substr(0, space), line.substr(space + 1)};
-  const bool known = address.where.starts_with("unix:") ||
-                     (address.where.starts_with("tcp:") && address.where.rfind(':') > 4);
+  const bool known = address.where.starts_with("unix:") || tcp_parts(address.where);
   if (!known || address.secret.size() != 2 * kNonceBytes)
     fail_input("\"", address.where,
                "\" is not a control channel: expected unix:NAME or tcp:HOST:PORT, and a secret");
   return address;
 }
 
-ControlListener::ControlListener(Socket socket, std::string where)
-    : socket_(std::move(socket)), address_{std::move(where), make_secret()} {
-  if (listen(socket_.fd(), SOMAXCONN) != 0)
-    throw Error(concat("cannot listen on ", address_.where, ": ", std::strerror(errno)));
+ControlAddress ControlAddress::tcp(const std::string& host, int port, std::string secret,
+                                   const ControlPeers& peers) {
+  check_port(port, 1, peers);
+  check_secret(secret, peers);
+  const bool bare = host.find(':') != std::string::npos && !host.starts_with('[');
+  return {concat("tcp:", bare ? "[" : "", host, bare ? "]" : "", ":", port), std::move(secret)};
+}
+
+ControlListener::ControlListener(Socket socket, ControlAddress address, const ControlPeers& peers)
+    : socket_(std::move(socket)), address_(std::move(address)), peers_(peers) {
   socket_.set_non_blocking();
 }
 
@@ -146,29 +259,37 @@ ControlListener ControlListener::on_this_machine() {
   sockaddr_un address;
   const socklen_t length = fill(address, name);
   Socket socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket_.open() || bind(socket_.fd(), reinterpret_cast<sockaddr*>(&address), length) != 0)
+  if (!socket_.open() || bind(socket_.fd(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(socket_.fd(), SOMAXCONN) != 0)
     throw Error(concat("cannot create a control channel: ", std::strerror(errno)));
-  return ControlListener(std::move(socket_), concat("unix:", name));
+  return ControlListener(std::move(socket_), {concat("unix:", name), make_secret()}, {});
 }
 
-ControlListener ControlListener::on_address(const std::string& host) {
+ControlListener ControlListener::on_address(const std::string& host, int port, std::string secret,
+                                            const ControlPeers& peers) {
+  if (secret.empty()) secret = make_secret();
+  check_secret(secret, peers);
+  check_port(port, 0, peers);
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   const std::string own = host.empty() ? name : host;
-  const Found found(own, "0", AI_NUMERICSERV);
-  for (const addrinfo* a = found.list; a != nullptr; a = a->ai_next) {
-    Socket socket_(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!socket_.open() || bind(socket_.fd(), a->ai_addr, a->ai_addrlen) != 0) continue;
-    sockaddr_storage bound{};
-    socklen_t length = sizeof bound;
-    getsockname(socket_.fd(), reinterpret_cast<sockaddr*>(&bound), &length);
-    char address[NI_MAXHOST], port[NI_MAXSERV];
-    getnameinfo(reinterpret_cast<sockaddr*>(&bound), length, address, sizeof address, port,
-                sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-    return ControlListener(std::move(socket_), concat("tcp:", address, ":", port));
+  std::string why;
+  const std::vector<TcpAddress> found = find_tcp(own, port, why);
+  if (found.empty()) fail_to_resolve(own, why, peers);
+  for (const TcpAddress& address : found) {
+    Socket socket_ = listen_at(address);
+    if (socket_.open()) {
+      std::string where = concat("tcp:", local_address(socket_).text());
+      return ControlListener(std::move(socket_), {std::move(where), std::move(secret)}, peers);
+    }
+    if (errno == EADDRINUSE) break;  // peers may try this address first
   }
-  fail_input("cannot listen for ranks on \"", own, "\": ", std::strerror(errno),
-             "; name an address of this machine that the others reach");
+  const int error_number = errno;
+  const bool other_port = port != 0 && (error_number == EADDRINUSE || error_number == EACCES);
+  fail_input("cannot listen for ", peers.all, " on \"", own, "\"",
+             port == 0 ? "" : concat(" port ", port), ": ", std::strerror(error_number),
+             other_port ? "; choose another port, or end the process that uses this one"
+                        : "; name an address of this machine that the others reach");
 }
 
 std::unique_ptr<ControlListener::ConnectedRank> ControlListener::accept(milliseconds limit) {
@@ -223,20 +344,19 @@ std::unique_ptr<ControlListener::ConnectedRank> ControlListener::connected_rank_
     PendingConnection& pending, const Message& message) const {
   if (!message.is(HandshakeKind::kHello))
     throw BadMessage("an unknown process did not authenticate");
-  RankHello hello;
-  RecordReader reader(message.payload);
-  reader.get(hello);
-  reader.expect_end();
+  const auto hello = decode_record<RankHello>(message);
   if (!equal_in_constant_time(hello.proof, rank_proof(address_, pending.challenge, hello)))
     throw BadMessage("the process does not know this job's secret");
-  if (hello.program != executable_build_id())
-    throw BadMessage(concat("rank ", hello.rank,
-                            " runs another build of the program: start the same one everywhere"));
+  if (const std::string why = mismatch(hello, peers_); !why.empty()) {
+    const std::string proof = rejection_proof(address_, pending.challenge, hello, why);
+    pending.channel->send(HandshakeKind::kRejected, 0, encode_record(Rejection{why, proof}));
+    throw BadMessage(why);
+  }
   auto peer = std::make_unique<ConnectedRank>(
       ConnectedRank{hello.rank, hello.process, std::move(pending.channel)});
   peer->channel->send(HandshakeKind::kWelcome, 0,
                       bytes_of(listener_proof(address_, pending.challenge, hello)));
-  peer->channel->name_peer(concat("rank ", hello.rank, " (process ", hello.process, ")"));
+  peer->channel->name_peer(concat(peers_.one, " ", hello.rank, " (process ", hello.process, ")"));
   return peer;
 }
 
@@ -280,37 +400,28 @@ void ControlListener::take_stranger() {
 
 void ControlListener::turn_away(const char* why) {
   if (++turned_away_ > kMaxWarnings) return;
-  log_warning("rejected a connection to the ranks' control channel: ", why,
+  log_warning("rejected a connection to the ", peers_.all, "' control channel: ", why,
               turned_away_ == kMaxWarnings ? "; further ones are not logged" : "");
 }
 
 std::unique_ptr<ControlChannel> connect_control_channel(const ControlAddress& address, int rank,
-                                                        milliseconds limit) {
+                                                        milliseconds limit,
+                                                        const ControlPeers& peers) {
   const auto end = Clock::now() + limit;
-  Socket socket_ = connect_once(address.where);
-  while (!socket_.open()) {
-    if (Clock::now() >= end)
-      throw Error(concat("no process listens for ranks at ", address.where), ExitCode::kLostRank);
-    std::this_thread::sleep_for(milliseconds(20));
-    socket_ = connect_once(address.where);
-  }
-  auto channel = channel_of(std::move(socket_), "the leading process");
+  auto channel = channel_of(connect_until(address.where, end, peers), peers.listener);
   // Other connections may be served first.
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-  const std::string challenge =
-      expect(*channel, HandshakeKind::kChallenge, std::max(left, ControlListener::kHandshake));
-  RankHello hello{.rank = rank,
-                  .process = getpid(),
-                  .program = executable_build_id(),
-                  .nonce = random_bytes(kNonceBytes),
-                  .proof = {}};
-  hello.proof = rank_proof(address, challenge, hello);
-  RecordWriter writer;
-  writer.put(hello);
-  channel->send(HandshakeKind::kHello, 0, writer.take());
-  if (!equal_in_constant_time(expect(*channel, HandshakeKind::kWelcome),
-                              listener_proof(address, challenge, hello)))
-    throw BadMessage("the process that listens for ranks does not know this job's secret");
+  const Message challenge =
+      expect(*channel, {HandshakeKind::kChallenge}, std::max(left, ControlListener::kHandshake));
+  const bool same_build = peers.protocol == ControlPeers::kSameBuild;
+  introduce(*channel, address, text_of(challenge),
+            {.rank = rank,
+             .process = getpid(),
+             .protocol = peers.protocol,
+             .program = same_build ? executable_build_id() : "",
+             .nonce = random_bytes(kNonceBytes),
+             .proof = {}},
+            peers);
   return channel;
 }
 

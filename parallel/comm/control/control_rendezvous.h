@@ -1,11 +1,13 @@
-// Rendezvous of a job's control channels: one process listens until all ranks have connected, then
-// stops listening.
+// Rendezvous of control channels: one process listens for others, the ranks of a job or the sites
+// of a training run, until it has them all.
 //
-// Both sides prove that they know the job's secret without sending it (HMAC-SHA256 over both sides'
-// random numbers):
+// Both sides prove that they know a secret without sending it (HMAC-SHA256 over both sides' random
+// numbers):
 //   listener -> rank: challenge;
-//   rank -> listener: its number, process, program, a random number, proof;
-//   listener -> rank: proof.
+//   rank -> listener: its number, process, protocol version, program, a random number, proof;
+//   listener -> rank: proof, or the reason why it rejects the rank and a proof of that.
+// Messages after the handshake are neither encrypted nor authenticated: where others can change
+// what a network carries, use a tunnel.
 //
 // A pending connection is one that has not authenticated yet. accept() serves all of them at once,
 // so that a silent one delays no rank. There are at most kMaxPending. Each has kHandshake to
@@ -13,7 +15,7 @@
 // kMinHandshake.
 //
 // On one machine the socket is an abstract Unix socket (no file), and the peer must run as the same
-// user. Across machines it is TCP on one address of this machine, not on all of them.
+// user. Across machines it is TCP on the given address of this machine.
 #pragma once
 
 #include <chrono>
@@ -25,10 +27,28 @@
 
 namespace trireme {
 
-struct ControlAddress {
-  std::string where;   // "unix:NAME" or "tcp:HOST:PORT"
-  std::string secret;  // of the job: 64 hexadecimal digits
+// Names of the processes in errors and logs, and what they must have in common.
+struct ControlPeers {
+  static constexpr uint32_t kSameBuild = 0;
 
+  const char* one = "rank";
+  const char* all = "ranks";
+  const char* listener = "the leading process";
+  // Version of the messages' format that both sides must have. kSameBuild: both must run the same
+  // build of the program.
+  uint32_t protocol = kSameBuild;
+};
+
+struct ControlAddress {
+  static constexpr size_t kMinSecret = 16;
+
+  std::string where;   // "unix:NAME" or "tcp:HOST:PORT"
+  std::string secret;  // at least kMinSecret characters; 64 hexadecimal digits if make_secret()'s
+
+  // Address of a listener with a fixed port and a secret that a user has chosen. InputError if the
+  // secret is too short or there is no such port.
+  static ControlAddress tcp(const std::string& host, int port, std::string secret,
+                            const ControlPeers& peers = {});
   // Both members on one line, for a rank's environment or a broadcast. parse() reads it back;
   // InputError if `where` has another form or the secret has not 64 characters.
   std::string line() const;
@@ -48,14 +68,15 @@ class ControlListener {
 
   // Error if the socket cannot be created.
   static ControlListener on_this_machine();
-  // host: a name or address of this machine; empty: the address of its own host name. InputError if
-  // it cannot be used.
-  static ControlListener on_address(const std::string& host);
+  // host: a name or address of this machine; empty: the address of its own host name. port 0: any
+  // free one. Empty secret: a new one. InputError if one of them cannot be used.
+  static ControlListener on_address(const std::string& host, int port = 0, std::string secret = {},
+                                    const ControlPeers& peers = {});
 
   const ControlAddress& address() const { return address_; }
-  // Returns the next connection that proves to be a rank of this job and runs the same build;
+  // Returns the next connection that proves to know the secret and has the same build or protocol;
   // nullptr: none within `limit`. Rejects all others, and logs the first ten as warnings. Only one
-  // thread may call it.
+  // thread may call it. A rank whose handshake the caller leaves waiting for kHandshake gives up.
   std::unique_ptr<ConnectedRank> accept(std::chrono::milliseconds limit);
 
  private:
@@ -66,7 +87,7 @@ class ControlListener {
     Clock::time_point came;
   };
 
-  ControlListener(Socket socket, std::string where);
+  ControlListener(Socket socket, ControlAddress address, const ControlPeers& peers);
   std::vector<bool> wait_until(Clock::time_point end) const;
   std::unique_ptr<ConnectedRank> introduced(const std::vector<bool>& said);
   std::unique_ptr<ConnectedRank> connected_rank_of(PendingConnection& pending,
@@ -77,15 +98,18 @@ class ControlListener {
 
   Socket socket_;
   ControlAddress address_;
+  ControlPeers peers_;
   std::vector<PendingConnection> pending_;  // oldest first
   Clock::time_point takes_again_{};         // no connection is accepted before this
   int64_t turned_away_ = 0;
 };
 
-// Connects a rank to the job's listener. Error(kLostRank) when no process listens within `limit`,
-// or when it closes the connection, as it does if it rejects this rank. BadMessage when it is not
-// the job's listener or does not respond in time. InputError if its host cannot be resolved.
+// Connects a rank to its listener. Error(kLostRank) when no process listens within `limit`, or when
+// it closes the connection, as it does if this rank has another secret. BadMessage when it does not
+// know the secret or does not respond in time. InputError if its host cannot be resolved, or if it
+// rejects this rank for its build or protocol.
 std::unique_ptr<ControlChannel> connect_control_channel(const ControlAddress& address, int rank,
-                                                        std::chrono::milliseconds limit);
+                                                        std::chrono::milliseconds limit,
+                                                        const ControlPeers& peers = {});
 
 }  // namespace trireme

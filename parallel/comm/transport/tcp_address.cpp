@@ -87,14 +87,16 @@ std::string TcpAddress::text() const {
 TcpAddress local_address(const Socket& socket) { return address_of(socket, getsockname); }
 TcpAddress peer_address(const Socket& socket) { return address_of(socket, getpeername); }
 
-std::vector<TcpAddress> resolve_tcp(const std::string& variable, const std::string& host,
-                                    int port) {
+std::vector<TcpAddress> find_tcp(const std::string& host, int port, std::string& why) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   const std::string service = trireme::text(port);
   const int code = getaddrinfo(host.c_str(), service.c_str(), &hints, &found);
-  if (code != 0) fail_input(variable, " \"", host, "\" is unknown: ", gai_strerror(code));
   std::vector<TcpAddress> out;
+  if (code != 0) {
+    why = gai_strerror(code);
+    return out;
+  }
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     TcpAddress one;
     one.length = a->ai_addrlen;
@@ -102,7 +104,15 @@ std::vector<TcpAddress> resolve_tcp(const std::string& variable, const std::stri
     if (one.valid()) out.push_back(one);
   }
   freeaddrinfo(found);
-  if (out.empty()) fail_input(variable, " \"", host, "\" has no internet address");
+  if (out.empty()) why = "it has no internet address";
+  return out;
+}
+
+std::vector<TcpAddress> resolve_tcp(const std::string& variable, const std::string& host,
+                                    int port) {
+  std::string why;
+  std::vector<TcpAddress> out = find_tcp(host, port, why);
+  if (out.empty()) fail_input(variable, " \"", host, "\" is unknown: ", why);
   return out;
 }
 

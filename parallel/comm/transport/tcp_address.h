@@ -27,6 +27,8 @@ struct TcpAddress {
 TcpAddress local_address(const Socket& socket);
 TcpAddress peer_address(const Socket& socket);
 
+// All addresses of a host name. Empty, with the reason in `why`, if there is none.
+std::vector<TcpAddress> find_tcp(const std::string& host, int port, std::string& why);
 // All addresses of a host name. InputError that names `variable` if the name is unknown or has no
 // IPv4 or IPv6 address.
 std::vector<TcpAddress> resolve_tcp(const std::string& variable, const std::string& host, int port);
