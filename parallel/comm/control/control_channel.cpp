@@ -152,9 +152,9 @@ bool ControlChannel::begin_message() {
   std::memcpy(&header, arrived_.buffer.data() + arrived_.begin, sizeof header);
   if (header.magic != kMagic)
     throw BadMessage(concat(peer_, " sent a message with a wrong magic number"));
-  if (header.bytes > static_cast<uint64_t>(max_bytes_))
+  if (const int64_t max_bytes = max_bytes_; header.bytes > static_cast<uint64_t>(max_bytes))
     throw BadMessage(concat(peer_, " sent a message of ", header.bytes, " bytes, at most ",
-                            max_bytes_, " are allowed"));
+                            max_bytes, " are allowed"));
   arrived_.begin += sizeof header;
   incoming_.emplace(Incoming{.header = header, .payload = {}});
   return true;

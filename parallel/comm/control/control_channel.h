@@ -11,6 +11,7 @@
 // Each use of the channel has an enum of its kinds, from kFirstMessageKind on.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <mutex>
@@ -53,7 +54,7 @@ class ControlChannel {
   const std::string& peer() const { return peer_; }
   void name_peer(std::string peer) { peer_ = std::move(peer); }
   // Sets the size limit of payloads received from now on, in bytes. It is kShort at first. A
-  // message with a larger payload is invalid.
+  // message with a larger payload is invalid. Any thread.
   void accept_payloads(int64_t max_bytes) { max_bytes_ = max_bytes; }
   // Sets the time limit of send() for a peer that reads nothing; kForever: none. It is kMaxStall at
   // first. The system reports progress only once a third of its send buffer (up to 4 MB) is free,
@@ -112,7 +113,7 @@ class ControlChannel {
 
   Socket socket_;
   std::string peer_;
-  int64_t max_bytes_ = kShort;
+  std::atomic<int64_t> max_bytes_ = kShort;
   std::chrono::milliseconds max_stall_ = kMaxStall;
   Arrived arrived_;
   std::optional<Incoming> incoming_;

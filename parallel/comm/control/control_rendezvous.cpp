@@ -136,7 +136,7 @@ socklen_t fill(sockaddr_un& address, const std::string& name) {
 [[noreturn]] void fail_to_resolve(const std::string& host, const std::string& why,
                                   const ControlPeers& peers) {
   fail_input("cannot resolve the address \"", host, "\" of the ", peers.all,
-             "' control channel: ", why);
+             "' control channel: ", why, "; give a numeric address, or a name that resolves here");
 }
 
 void check_port(int port, int min, const ControlPeers& peers) {
@@ -152,22 +152,9 @@ void check_secret(const std::string& secret, const ControlPeers& peers) {
                "; give a longer one, such as the output of openssl rand -hex 32");
 }
 
-struct HostAndPort {
-  std::string host;
-  int port = 0;
-};
-
-// Parts of "tcp:HOST:PORT"; absent: another form. An IPv6 host may have brackets.
+// Parts of "tcp:HOST:PORT"; absent: another form.
 std::optional<HostAndPort> tcp_parts(const std::string& where) {
-  const size_t colon = where.rfind(':');
-  if (!where.starts_with("tcp:") || colon <= 4) return {};
-  HostAndPort parts{where.substr(4, colon - 4)};
-  if (parts.host.starts_with('[') && parts.host.ends_with(']'))
-    parts.host = parts.host.substr(1, parts.host.size() - 2);
-  const char* const end = where.data() + where.size();
-  const auto [last, error] = std::from_chars(where.data() + colon + 1, end, parts.port);
-  if (error != std::errc() || last != end) return {};
-  return parts;
+  return where.starts_with("tcp:") ? host_and_port(where.substr(4)) : std::nullopt;
 }
 
 bool same_user(const Socket& socket_) {
@@ -239,6 +226,18 @@ ControlAddress ControlAddress::parse(const std::string& line) {
     fail_input("\"", address.where,
                "\" is not a control channel: expected unix:NAME or tcp:HOST:PORT, and a secret");
   return address;
+}
+
+std::optional<HostAndPort> host_and_port(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return {};
+  HostAndPort parts{text.substr(0, colon)};
+  if (parts.host.starts_with('[') && parts.host.ends_with(']'))
+    parts.host = parts.host.substr(1, parts.host.size() - 2);
+  const char* const end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data() + colon + 1, end, parts.port);
+  if (error != std::errc() || last != end) return {};
+  return parts;
 }
 
 ControlAddress ControlAddress::tcp(const std::string& host, int port, std::string secret,

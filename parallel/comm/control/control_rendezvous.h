@@ -20,6 +20,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,14 @@ struct ControlPeers {
   // build of the program.
   uint32_t protocol = kSameBuild;
 };
+
+// Parts of "HOST:PORT", where an IPv6 host may have brackets; absent: it is no such text. The port
+// may be any number.
+struct HostAndPort {
+  std::string host;
+  int port = 0;
+};
+std::optional<HostAndPort> host_and_port(const std::string& text);
 
 struct ControlAddress {
   static constexpr size_t kMinSecret = 16;

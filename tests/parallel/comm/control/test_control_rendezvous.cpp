@@ -215,9 +215,10 @@ TEST(ControlRendezvous, NamesWhatItCannotListenAt) {
   EXPECT_EQ(listen_for_sites("203.0.113.1", 0, kSecret),
             "cannot listen for sites on \"203.0.113.1\": Cannot assign requested address; name an "
             "address of this machine that the others reach");
-  EXPECT_TRUE(listen_for_sites("no.such.host.invalid", 0, kSecret)
-                  .starts_with("cannot resolve the address \"no.such.host.invalid\" of the sites' "
-                               "control channel: "));
+  const std::string unknown = listen_for_sites("no.such.host.invalid", 0, kSecret);
+  EXPECT_TRUE(unknown.starts_with(
+      "cannot resolve the address \"no.such.host.invalid\" of the sites' control channel: "));
+  EXPECT_TRUE(unknown.ends_with("; give a numeric address, or a name that resolves here"));
   EXPECT_EQ(listen_for_sites("127.0.0.1", 65536, kSecret),
             "the port of the sites' control channel is 65536, expected 0 to 65535");
   EXPECT_EQ(listen_for_sites("127.0.0.1", 0, "fifteen letters"),
