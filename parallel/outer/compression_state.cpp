@@ -19,7 +19,7 @@ ShardMap map_of(const std::vector<CompressionState::Piece>& pieces) {
 
 CompressionState::CompressionState(const Compressor& compressor,
                                    const std::vector<CompressedPart>& parts, DType dtype,
-                                   GroupCoord rank, bool feedback, int64_t begin)
+                                   GroupCoord rank, bool feedback, int64_t begin, Phases phases)
     : compressor_(compressor),
       dtype_(dtype),
       rank_(rank),
@@ -34,13 +34,14 @@ CompressionState::CompressionState(const Compressor& compressor,
   }
   const auto cuts = cut_parts(parts, rank.size, compressor);
   for (const std::vector<CompressedPart>& piece : cuts) {
-    pieces_.push_back(encoders_of(piece, false));
     int64_t bytes = 0;
-    for (const Encoder& e : pieces_.back()) bytes += e.wire_bytes;
+    for (const CompressedPart& part : piece)
+      bytes += this->compressor(part).wire_bytes(dtype, part.rows, part.columns);
     piece_bytes_.push_back(bytes);
+    if (phases != kSecondPhase) pieces_.push_back(encoders_of(piece, false));
   }
   const auto own = static_cast<size_t>(rank.index);
-  own_ = encoders_of(cuts[own], true);
+  if (phases != kFirstPhase) own_ = encoders_of(cuts[own], true);
   own_bytes_.assign(cuts.size(), piece_bytes_[own]);
 }
 
@@ -80,8 +81,8 @@ int64_t CompressionState::elements(Array array) const {
     case kResidual: return feedback_ ? residuals_ : 0;
     case kSumResidual: return feedback_ ? sum_residuals_ : 0;
     case kState: return states_;
-    case kPiecesWire: return all_bytes();
-    case kOwnWires: return own_bytes_.front() * rank_.size;
+    case kPiecesWire: return pieces_.empty() ? 0 : all_bytes();
+    case kOwnWires: return own_.empty() ? 0 : own_bytes_.front() * rank_.size;
     case kArrays: break;
   }
   TRIREME_UNREACHABLE("array of a compression state");

@@ -17,13 +17,17 @@ class CompressionState {
     bool of_sum = false;  // phase 2
   };
   using Piece = std::vector<Encoder>;
+  // Phases of the all-reduce that this rank encodes in: a site that sends to a hub has no second
+  // phase, and the hub no first.
+  enum Phases : uint8_t { kBothPhases, kFirstPhase, kSecondPhase };
 
   // Determines sizes only. parts: in ascending order of their offsets, without overlap, the same on
   // all ranks of the group. dtype: float32 or float64. rank: this rank's index in the group.
   // feedback: keeps residuals. begin: flat element that is the first of the exchanged data. The
   // compressor must outlive this object.
   CompressionState(const Compressor& compressor, const std::vector<CompressedPart>& parts,
-                   DType dtype, GroupCoord rank, bool feedback, int64_t begin = 0);
+                   DType dtype, GroupCoord rank, bool feedback, int64_t begin = 0,
+                   Phases phases = kBothPhases);
 
   int64_t bytes() const;
   // Allocates the memory: residuals of zero, initial states. Not in a planning run.
@@ -34,7 +38,8 @@ class CompressionState {
   const GroupCoord& rank() const { return rank_; }
   // Flat range of the exchanged data, up to the end of the last part.
   FlatRange data_range() const { return {begin_, end_}; }
-  // Phase 1: encodings of all parts, by receiving rank. Phase 2: those of this rank's piece.
+  // Phase 1: encodings of all parts, by receiving rank. Phase 2: those of this rank's piece. Empty
+  // for a phase that it has no part in.
   const std::vector<Piece>& pieces() const { return pieces_; }
   const Piece& own_piece() const { return own_; }
 

@@ -10,7 +10,13 @@
 namespace trireme {
 
 struct OuterConfig {
-  int sites = 1;  // parts of the job that train apart; 1: all other members have no effect
+  int sites = 1;  // parts of the run that train apart; 1: all other members have no effect
+  // Sites that are jobs of their own: index of this one, -1 if all are ranks of one job; address of
+  // the hub that adds their updates; file with the secret that they share; longest wait of a round
+  // for a site, and for a peer that is unreachable.
+  int site = -1;
+  std::string rendezvous, secret_file;
+  double timeout_s = 60;
   std::string algorithm = "diloco";  // row of parallel/outer/outer_algorithms.h
   int64_t period = 100;              // steps between two rounds
   double lr = 0.7, momentum = 0.9;
@@ -23,6 +29,8 @@ struct OuterConfig {
   CompressionConfig compression;  // of the updates that sites exchange
 
   bool enabled() const { return sites > 1; }
+  bool is_remote() const { return site >= 0; }
+  int sites_in_job() const { return is_remote() ? 1 : sites; }
   // Steps after which all fragments have a round that ends at once: those of the warm-up, and the
   // last one.
   bool is_joint(int64_t step, int64_t steps) const {

@@ -1,6 +1,8 @@
 #include "parallel/outer/outer_state.h"
 
+#include "engine/ops/optimizer/optimizer_step.h"
 #include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 #include "parallel/outer/compressors/compressors.h"
 #include "parallel/outer/compressors/exact.h"
 #include "parallel/outer/weight_pieces.h"
@@ -51,14 +53,17 @@ int fragment_of(const ParameterStore& store, int block, int64_t layers, int frag
 }  // namespace
 
 OuterState::OuterState(const OuterConfig& config, const ParameterStore& store, const Layout& layout,
-                       GroupCoord site, int64_t layers, bool sharded_weights, uint64_t seed)
+                       GroupCoord site, int64_t layers, bool sharded_weights, uint64_t seed,
+                       Holder holder)
     : open(static_cast<size_t>(config.fragments)),
       config_(config),
+      holder_(holder),
       sharded_weights_(sharded_weights),
       dtype_(store.gradient_dtype()),
       compressor_(compressor_of_updates(config.compression)) {
-  TRIREME_CHECK(config.enabled() && site.size == config.sites, "state of ", site.size,
-                " sites, configured are ", config.sites);
+  const int expected = holder == kSite ? config.sites : 1;
+  TRIREME_CHECK(config.enabled() && site.size == expected, "state of ", site.size,
+                " sites, expected ", expected);
   for (const Region region : kTrainedRegions)
     for (int block = 0; block < store.blocks(); ++block)
       add_unit(store, layout, site, region, block, layers, seed);
@@ -76,18 +81,23 @@ void OuterState::add_unit(const ParameterStore& store, const Layout& layout, Gro
   std::vector<FlatRange> pieces = consecutive_pieces(cuts, range);
   const FlatRange piece = pieces[own];
   const bool feedback = config_.compression.enabled && config_.compression.error_feedback;
-  units_.push_back(std::make_unique<Unit>(Unit{
-      .region = region,
-      .fragment = fragment_of(store, block, layers, config_.fragments),
-      .range = range,
-      .pieces = std::move(pieces),
-      .piece = piece,
-      .exchange = CompressionState(*compressor_, cuts[own], dtype_, site, feedback, piece.begin)}));
+  const auto phases = holder_ == kSender ? CompressionState::kFirstPhase
+                      : holder_ == kHub  ? CompressionState::kSecondPhase
+                                         : CompressionState::kBothPhases;
+  static const std::vector<CompressedPart> kNone;
+  units_.push_back(std::make_unique<Unit>(
+      Unit{.region = region,
+           .fragment = fragment_of(store, block, layers, config_.fragments),
+           .range = range,
+           .pieces = std::move(pieces),
+           .piece = piece,
+           .exchange = CompressionState(*compressor_, holder_ == kRemoteSite ? kNone : cuts[own],
+                                        dtype_, site, feedback, piece.begin, phases)}));
 }
 
 int OuterState::arrays() const {
-  return 2 + (config_.momentum > 0 ? 1 : 0) + (config_.overlap_steps > 0 ? 1 : 0) +
-         (sharded_weights_ ? 1 : 0);
+  if (holder_ == kSender) return 1;
+  return 2 + (config_.momentum > 0 ? 1 : 0) + (has_own() ? 1 : 0) + (sharded_weights_ ? 1 : 0);
 }
 
 int64_t OuterState::bytes() const {
@@ -108,13 +118,25 @@ void OuterState::allocate(Ctx& ctx) {
     const auto next = [&] {
       return buffer_.tensor(dtype_, Shape{unit->piece.size()}, std::exchange(at, at + bytes));
     };
-    unit->shared = next();
     unit->update = next();
-    unit->own = config_.overlap_steps > 0 ? next() : unit->update;
-    if (config_.momentum > 0) unit->momentum = next();
+    unit->own = has_own() ? next() : unit->update;
+    if (holder_ != kSender) unit->shared = next();
+    if (holder_ != kSender && config_.momentum > 0) unit->momentum = next();
     if (sharded_weights_) unit->scratch = next();
     unit->exchange.allocate(ctx);
   }
+}
+
+void change_shared(Ctx& ctx, const OuterConfig& config, const OuterState::Unit& unit,
+                   const Tensor& scalars, int64_t step, double factor) {
+  const bool averages = step <= config.warmup_steps;
+  const double momentum = averages ? 0.0 : config.momentum;
+  // Not the first update, which would ignore the momentum: that is zero before it.
+  const StepScalars values{
+      .grad_multiplier = factor, .learning_rate = averages ? 1.0 : config.lr, .count = 2};
+  transfer(ctx, scalars, ConstTensor(&values, DType::kU8, Shape{kStepScalarsBytes}));
+  sgd_step(ctx, unit.shared, {}, unit.update, momentum > 0 ? unit.momentum : Tensor(), scalars,
+           {.momentum = momentum, .nesterov = momentum > 0 && config.nesterov});
 }
 
 }  // namespace trireme

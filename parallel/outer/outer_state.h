@@ -15,6 +15,10 @@ namespace trireme {
 
 class OuterState {
  public:
+  // Holder of the state: a site that exchanges its pieces with other sites of its job; a site that
+  // is a job of its own, whose ranks exchange nothing; the first of these ranks, which sends and
+  // receives whole units, and has their `update` only; the hub, which adds whole units.
+  enum Holder : uint8_t { kSite, kRemoteSite, kSender, kHub };
   struct Unit {
     Region region;
     int fragment;
@@ -33,20 +37,28 @@ class OuterState {
       return update.present() ? update : Tensor(nullptr, exchange.dtype(), Shape{piece.size()});
     }
   };
+  static constexpr double kNotFinite = 1, kAbsent = 2;
   // Round of a fragment that has begun and not ended.
   struct OpenRound {
     int64_t begun = -1;   // after this step; -1: none
     bool summed = false;  // the exchange is complete: `update` of the units is the sum
-    // By site, 1 if its update is left out, else 0; then the sum of the squares of the updates. Of
-    // this site, and of all once the exchange is complete. In a loaded checkpoint: of its sites.
+    // By site, 0 or why its update is left out: kNotFinite, kAbsent; then the sum of the squares of
+    // the updates. Of this site, and of all once the exchange is complete. In a loaded checkpoint:
+    // of its sites.
     std::vector<double> report;
+    // The round has closed without this site: there is no sum, and shared and momentum of all units
+    // are the current ones, after step `newest`. The report says that all sites are absent.
+    bool replaced = false;
+    int64_t newest = -1;
   };
 
-  // Determines sizes only. layout: of the rank in its site; config.enabled() must be true. layers:
+  // Determines sizes only. layout: of the rank in its site, of one rank for a sender or hub; site:
+  // of those that exchange pieces, else {}; config.enabled() must be true. layers:
   // of the model. sharded_weights: StoredWeights::sharded. seed: of random choices. InputError if a
   // parameter cannot be compressed in this layout.
   OuterState(const OuterConfig& config, const ParameterStore& store, const Layout& layout,
-             GroupCoord site, int64_t layers, bool sharded_weights, uint64_t seed);
+             GroupCoord site, int64_t layers, bool sharded_weights, uint64_t seed,
+             Holder holder = kSite);
 
   int64_t bytes() const;
   void allocate(Ctx& ctx);  // momentum and residuals of zero
@@ -61,14 +73,23 @@ class OuterState {
 
  private:
   int arrays() const;
+  bool has_own() const {
+    return config_.overlap_steps > 0 && (holder_ == kSite || holder_ == kRemoteSite);
+  }
   void add_unit(const ParameterStore& store, const Layout& layout, GroupCoord site, Region region,
                 int block, int64_t layers, uint64_t seed);
   OuterConfig config_;
+  Holder holder_;
   bool sharded_weights_;
   DType dtype_;
   std::unique_ptr<Compressor> compressor_;
   std::vector<std::unique_ptr<Unit>> units_;
   Buffer buffer_;
 };
+
+// Changes the shared weights of a unit by `factor` times its update, the sum of those of the sites,
+// in the round after step `step`. scalars (kStepScalarsBytes) uint8: scratch.
+void change_shared(Ctx& ctx, const OuterConfig& config, const OuterState::Unit& unit,
+                   const Tensor& scalars, int64_t step, double factor);
 
 }  // namespace trireme

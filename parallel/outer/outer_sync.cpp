@@ -7,6 +7,7 @@
 #include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/transfer.h"
 #include "parallel/outer/compressed_all_reduce.h"
+#include "parallel/outer/scratch_step.h"
 #include "parallel/store_block_gather.h"
 
 namespace trireme {
@@ -14,6 +15,10 @@ namespace {
 
 constexpr int64_t kScalarsAt = 128;  // of the StepScalars in OuterSync::scalars_
 constexpr int kAll = -1;             // fragments
+
+void add_once(std::vector<int>& sites, int site) {
+  if (std::ranges::count(sites, site) == 0) sites.push_back(site);
+}
 
 }  // namespace
 
@@ -31,41 +36,38 @@ void OuterSync::for_each(int fragment, const Use& use) {
     if (fragment == kAll || weights.unit.fragment == fragment) use(weights);
 }
 
-// Runs work that needs scratch.
-template <class Work>
-void OuterSync::in_arena(const Work& work) {
-  ctx_.arena.begin_step(*plan_);
-  try {
-    const Arena::Region scratch(ctx_.arena, "outer rounds");
-    work();
-  } catch (...) {
-    ctx_.arena.abandon_step();  // frees all allocations, in any order
-    throw;
-  }
-  ctx_.arena.end_step();
-}
-
 ArenaPlan OuterSync::plan() {
-  ctx_.arena.begin_planning();
-  {
-    const Arena::Region scratch(ctx_.arena, "outer rounds");
+  return plan_scratch_step(ctx_, [&] {
     add_squares(kAll);
     OuterState::OpenRound round;
     for (int f = 0; f < fragments(); ++f) {
       exchange_->start(f, round);
       exchange_->finish(f, round);
     }
-  }
-  return ctx_.arena.end_planning();
+  });
 }
 
-void OuterSync::begin(const StoredWeights& weights, const ArenaPlan& plan) {
+int64_t OuterSync::begin(const StoredWeights& weights, const ArenaPlan& plan, int64_t step) {
   weights_ = weights;
   plan_ = &plan;
   scalars_ = Buffer("outer scalars", kScalarsAt + kStepScalarsBytes, ctx_.memory());
   for_each(kAll,
            [&](const UnitWeights& w) { w.pieces.read(weights_, w.unit.shared, w.unit.scratch); });
   if (state_.apart) write_all(&OuterState::Unit::own);
+  if (exchange_->ends_loaded_rounds()) end_loaded_rounds(step);
+  const UpdateExchange::Start start = exchange_->join(step);
+  if (!start.replaced) return start.step;
+  for (int f = 0; f < fragments(); ++f) open(f) = {};
+  state_.apart = false;
+  write_all(&OuterState::Unit::shared);
+  return start.step;
+}
+
+void OuterSync::end_loaded_rounds(int64_t step) {
+  OuterRound round;
+  for (int f = 0; f < fragments(); ++f)
+    if (open(f).begun >= 0) end_round(f, step, false, round);
+  if (round.fragments > 0) refresh_parameters();
 }
 
 Tensor OuterSync::squares() const {
@@ -115,12 +117,12 @@ void OuterSync::begin_round(int fragment, int64_t step) {
   });
   const GroupCoord site = exchange_->site();
   its = {.begun = step, .report = std::vector<double>(static_cast<size_t>(site.size) + 1)};
-  in_arena([&] {
+  in_scratch_step(ctx_, *plan_, [&] {
     add_squares(fragment);
     const double own = squares_of_site();
     const bool left_out = !(own < kMaxEncodedSquares);  // true for NaN
     if (left_out) for_each(fragment, [&](const UnitWeights& w) { fill_zero(ctx_, w.unit.update); });
-    its.report[static_cast<size_t>(site.index)] = left_out ? 1 : 0;
+    its.report[static_cast<size_t>(site.index)] = left_out ? OuterState::kNotFinite : 0;
     its.report.back() = left_out ? 0 : own;
     exchange_->start(fragment, its);
   });
@@ -130,24 +132,8 @@ void OuterSync::begin_round(int fragment, int64_t step) {
 void OuterSync::complete_sum(int fragment) {
   OuterState::OpenRound& its = open(fragment);
   if (its.begun < 0 || its.summed) return;
-  in_arena([&] { exchange_->finish(fragment, its); });
+  in_scratch_step(ctx_, *plan_, [&] { exchange_->finish(fragment, its); });
   its.summed = true;
-}
-
-// Changes the shared weights by `factor` times the sum of the updates.
-void OuterSync::change_shared(int fragment, int64_t step, double factor) {
-  const OuterConfig& config = state_.config();
-  const bool averages = step <= config.warmup_steps;
-  const double momentum = averages ? 0.0 : config.momentum;
-  // Not the first update, which would ignore the momentum: that is zero before it.
-  const StepScalars values{
-      .grad_multiplier = factor, .learning_rate = averages ? 1.0 : config.lr, .count = 2};
-  const Tensor scalars = scalars_.tensor(DType::kU8, {kStepScalarsBytes}, kScalarsAt);
-  transfer(ctx_, scalars, ConstTensor(&values, DType::kU8, Shape{kStepScalarsBytes}));
-  for_each(fragment, [&](const UnitWeights& w) {
-    sgd_step(ctx_, w.unit.shared, {}, w.unit.update, momentum > 0 ? w.unit.momentum : Tensor(),
-             scalars, {.momentum = momentum, .nesterov = momentum > 0 && config.nesterov});
-  });
 }
 
 // The site's weights of a unit = mixing times its own + (1 - mixing) times the shared ones.
@@ -162,29 +148,48 @@ void OuterSync::write_mixed(const UnitWeights& weights, double mixing) {
   weights.pieces.write(weights_, own, unit.scratch);
 }
 
+// Ends all rounds that closed without this site: the shared weights are the current ones, of all
+// fragments.
+void OuterSync::continue_from_shared(OuterRound& round) {
+  round.replaced = true;
+  for (int f = 0; f < fragments(); ++f) {
+    if (!open(f).replaced) continue;
+    round.newest_step = std::max(round.newest_step, open(f).newest);
+    round.sent_bytes += exchange_->sent_bytes(f);
+    ++round.fragments;
+    open(f) = {};
+  }
+  for_each(kAll, [&](const UnitWeights& w) { write_mixed(w, 0); });
+}
+
 void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& round) {
   complete_sum(fragment);
   OuterState::OpenRound& its = open(fragment);
+  if (its.replaced) return continue_from_shared(round);
   const auto reports = static_cast<int>(its.report.size()) - 1;  // sites of the run that began it
-  std::vector<int> left_out;
-  for (int site = 0; site < reports; ++site)
-    if (its.report[static_cast<size_t>(site)] != 0) left_out.push_back(site);
-  const auto sites = static_cast<double>(reports - std::ssize(left_out));
+  const auto of = [&](int site) { return its.report[static_cast<size_t>(site)]; };
+  int sites = 0;
+  for (int site = 0; site < reports; ++site) {
+    if (of(site) == 0) ++sites;
+    if (of(site) == OuterState::kNotFinite) add_once(round.left_out, site);
+    if (of(site) == OuterState::kAbsent) add_once(round.absent, site);
+  }
   if (sites > 0) {
-    in_arena([&] { add_squares(fragment); });
-    const double mean = squares_of_site() / (sites * sites);
+    in_scratch_step(ctx_, *plan_, [&] { add_squares(fragment); });
+    const double mean = squares_of_site() / sites / sites;
     round.update_norm = std::hypot(round.update_norm, std::sqrt(mean));
     round.drift =
         std::hypot(round.drift, std::sqrt(std::max(0.0, its.report.back() / sites - mean)));
-    change_shared(fragment, step, 1 / sites);
+    const Tensor scalars = scalars_.tensor(DType::kU8, {kStepScalarsBytes}, kScalarsAt);
+    for_each(fragment, [&](const UnitWeights& w) {
+      change_shared(ctx_, state_.config(), w.unit, scalars, step, 1.0 / sites);
+    });
   }
   // A site that was left out has weights of no use.
-  const bool is_left_out = std::ranges::count(left_out, exchange_->site().index % reports) > 0;
+  const bool is_left_out = of(exchange_->site().index % reports) != 0;
   const double mixing = at_once || is_left_out ? 0.0 : state_.config().mixing;
   for_each(fragment, [&](const UnitWeights& w) { write_mixed(w, mixing); });
   round.sent_bytes += exchange_->sent_bytes(fragment);
-  for (const int site : left_out)
-    if (std::ranges::count(round.left_out, site) == 0) round.left_out.push_back(site);
   ++round.fragments;
   its = {};
 }
@@ -208,10 +213,10 @@ OuterRound OuterSync::after_step(int64_t step, int64_t steps) {
   for (int f = 0; f < fragments(); ++f) {
     const OuterState::OpenRound& its = open(f);
     if (its.begun < 0) continue;
-    if (joint || ends_after(its) == step)
+    if (joint || its.replaced || ends_after(its) <= step)
       end_round(f, step, false, round);
     else if (second_phase_after(its) == step && !its.summed)
-      in_arena([&] { exchange_->start_second_phase(f); });
+      in_scratch_step(ctx_, *plan_, [&] { exchange_->start_second_phase(f); });
   }
   const bool at_once = joint || config.overlap_steps == 0;
   for (int f = 0; f < fragments(); ++f)

@@ -28,6 +28,10 @@ struct OuterRound {
   int64_t sent_bytes = 0;     // by this rank to other sites
   int fragments = 0;          // number of rounds that ended
   std::vector<int> left_out;  // sites with an update that was not finite
+  std::vector<int> absent;    // sites without an update
+  // The site was late: it continues from the current weights, at this step if it is above its own.
+  bool replaced = false;
+  int64_t newest_step = -1;
 };
 
 class OuterSync {
@@ -40,8 +44,9 @@ class OuterSync {
   ArenaPlan plan();  // of the scratch of after_step() and with_shared_weights()
   // Call once the weights are initialized or loaded: they become the shared weights. If the state
   // is apart, the site's own weights, loaded into Unit::own, become its weights. plan: with whose
-  // capacity the arena is reserved; must outlive this object.
-  void begin(const StoredWeights& weights, const ArenaPlan& plan);
+  // capacity the arena is reserved; must outlive this object. step: number of steps taken. Returns
+  // the number of steps to continue from: that of the run if its sites are jobs of their own.
+  int64_t begin(const StoredWeights& weights, const ArenaPlan& plan, int64_t step = 0);
   // Whether after_step() has work other than to note the step.
   bool is_due(int64_t step, int64_t steps) const;
   // The site has taken step number `step`, from 1, of a run of `steps`: ends and begins the rounds
@@ -68,16 +73,15 @@ class OuterSync {
   // Calls use(weights) for the units of a fragment, or of all (-1).
   template <class Use>
   void for_each(int fragment, const Use& use);
-  template <class Work>
-  void in_arena(const Work& work);
   int64_t ends_after(const OuterState::OpenRound& round) const;
   int64_t second_phase_after(const OuterState::OpenRound& round) const;
   void begin_round(int fragment, int64_t step);
   void complete_sum(int fragment);
+  void end_loaded_rounds(int64_t step);
+  void continue_from_shared(OuterRound& round);
   void end_round(int fragment, int64_t step, bool at_once, OuterRound& round);
   void add_squares(int fragment);
   double squares_of_site();
-  void change_shared(int fragment, int64_t step, double factor);
   void write_mixed(const UnitWeights& weights, double mixing);
   void show_shared();
   void write_all(Tensor OuterState::Unit::*array);

@@ -10,6 +10,18 @@ class UpdateExchange {
   virtual ~UpdateExchange() = default;
   virtual GroupCoord site() const = 0;
 
+  struct Start {
+    int64_t step = 0;       // to continue from
+    bool replaced = false;  // shared and momentum of all units are those of the run
+  };
+  // Called once, when Unit::shared and Unit::momentum are those of a site after `step` steps.
+  // Collective over the site.
+  virtual Start join(int64_t step) { return {step, false}; }
+
+  // Whether rounds that were open in a checkpoint end before join(), because the others do not know
+  // of them.
+  virtual bool ends_loaded_rounds() const { return false; }
+
   // Starts to send the updates in Unit::update of the fragment's units, which are scratch from here
   // on, and the report of this site: round.report has only its elements. Returns without waiting
   // for other sites. Collective over the site, as the next two.
