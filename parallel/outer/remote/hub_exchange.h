@@ -1,0 +1,87 @@
+// Exchange of updates between sites that are jobs of their own, through a hub (site_hub.h). The
+// first rank of the site gathers the updates of all ranks, sends their codes over one connection,
+// and gives the decoded sum to the ranks. Codes are those of whole units, so the sums do not depend
+// on the layouts of the sites, and are those of PeerExchange, bit for bit.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "parallel/outer/remote/async_channel.h"
+#include "parallel/outer/remote/site_messages.h"
+#include "parallel/outer/remote/whole_weights.h"
+#include "parallel/outer/update_exchange.h"
+
+namespace trireme {
+
+struct HubAddress {
+  std::string host;
+  int port = 0;
+  std::string secret;
+  double connect_s = 60;  // limit for the first connection
+  double timeout_s = 60;  // limit for a hub that is unreachable
+};
+
+class HubExchange : public UpdateExchange {
+ public:
+  // site: number of sites of the run, and the index of this one. whole: on rank 0 of the site, else
+  // nullptr. join_text: the run's configuration, which the hub compares. All other arguments must
+  // outlive this object. Collective over the site.
+  HubExchange(Communicator& ranks, GroupCoord site, OuterState& pieces, const ParameterStore& store,
+              WholeModel* whole, const HubAddress& hub, std::string join_text, Ctx& ctx);
+  ~HubExchange() override;
+
+  GroupCoord site() const override { return site_; }
+  // Rank 0 connects. Error(kLostRank) if there is no hub; InputError with the hub's reason if it
+  // refuses the site.
+  Start join(int64_t step) override;
+  bool ends_loaded_rounds() const override { return true; }
+  void start(int fragment, OuterState::OpenRound& round) override;
+  void start_second_phase(int /*fragment*/) override {}
+  void finish(int fragment, OuterState::OpenRound& round) override;
+  int64_t sent_bytes(int fragment) const override;
+
+  // Loss of a step, for the hub's report.
+  void add_loss(double loss);
+  // Leaves the run. at_end: all its steps are done.
+  void leave(bool at_end);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using States = std::vector<std::shared_ptr<Bytes>>;  // by fragment; null on other ranks than 0
+  bool leads() const { return whole_ != nullptr; }
+  std::vector<Tensor OuterState::Unit::*> arrays() const;
+  std::shared_ptr<Bytes> read_state(int fragment);
+  void write_state(int fragment, std::span<const std::byte> state);
+  void check_snapshot(const Message& message) const;
+  void write_snapshot(const Message& message);
+  void send_join(int64_t step, const States& states);
+  Message await_start(const States& states);
+  void send_update(int fragment, const OuterState::OpenRound& round);
+  Message await(SiteMessage one, SiteMessage other, int fragment);
+  [[noreturn]] void fail_lost(const std::string& why) const;
+  std::string where() const { return concat(hub_.host, ":", hub_.port); }
+  std::string take_answer(int fragment, const OuterState::OpenRound& round, const Message& message);
+  void mark_replaced(int fragment, const std::vector<int>& included, int64_t newest);
+  std::string take_sum(int fragment, const OuterState::OpenRound& round, const Message& message);
+
+  Communicator& ranks_;
+  GroupCoord site_;
+  OuterState& pieces_;
+  WholeModel* whole_;
+  std::string join_text_;
+  Ctx& ctx_;
+  WholeWeights weights_;
+  HubAddress hub_;
+  Inbox inbox_;
+  std::vector<Message> early_;    // arrived before they were awaited
+  std::vector<int> in_snapshot_;  // fragments whose results in early_ came before the last snapshot
+  std::string loss_;              // of the connection
+  std::unique_ptr<AsyncChannel> channel_;
+  // Since the last update was sent.
+  Clock::time_point since_ = Clock::now();
+  double waited_ = 0, losses_ = 0;
+  int64_t steps_ = 0;
+};
+
+}  // namespace trireme

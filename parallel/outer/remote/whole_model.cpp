@@ -1,0 +1,143 @@
+#include "parallel/outer/remote/whole_model.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/ops/optimizer/optimizer_step.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
+#include "parallel/outer/piece_codec.h"
+#include "parallel/outer/scratch_step.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kSquaresAt = 128;  // after the StepScalars in WholeModel::scalars_
+constexpr int kThreads = 1;
+
+// Tensor of bytes at an address that is a multiple of 8, as codes need.
+Tensor bytes_tensor(std::span<const std::byte> bytes) {
+  return {const_cast<std::byte*>(bytes.data()), DType::kU8, Shape{std::ssize(bytes)}};
+}
+
+}  // namespace
+
+WholeModel::WholeModel(const OuterConfig& config, const ParameterList& parameters, DType dtype,
+                       int64_t layers, uint64_t seed, OuterState::Holder holder)
+    : holder_(holder),
+      store_(parameters, dtype),
+      state_(config, store_, layout_of({}, 0), {}, layers, false, seed, holder),
+      host_(kThreads, "whole updates") {}
+
+template <class Use>
+void WholeModel::for_each_code(int fragment, const Use& use) const {
+  int64_t at = 0;
+  for_each(fragment, [&](const OuterState::Unit& unit) {
+    const CompressionState& exchange = unit.exchange;
+    const int64_t bytes = exchange.own_bytes().front();
+    use(unit, sends() ? exchange.pieces().front() : exchange.own_piece(),
+        std::exchange(at, at + bytes), bytes);
+  });
+}
+
+void WholeModel::allocate() {
+  state_.allocate(host_);
+  scalars_ = Buffer("scalars of rounds", kSquaresAt + dtype_size(DType::kF64), Memory::kHost);
+  plan_ = plan_scratch_step(host_, [&] {
+    std::vector<std::byte> none;
+    for (int f = 0; f < fragments(); ++f)
+      for_each_code(f, [&](const OuterState::Unit& unit, const CompressionState::Piece& piece,
+                           int64_t, int64_t bytes) {
+        const Tensor code(nullptr, DType::kU8, Shape{bytes});
+        encode_piece(host_, unit.exchange, piece, code, unit.update, 0);
+        decode_piece(host_, unit.exchange, piece, code, unit.update, 0, true);
+      });
+  });
+  host_.arena.reserve(plan_.capacity);
+}
+
+int64_t WholeModel::code_bytes(int fragment) const {
+  int64_t total = 0;
+  for_each_code(fragment, [&](const OuterState::Unit&, const CompressionState::Piece&, int64_t,
+                              int64_t bytes) { total += bytes; });
+  return total;
+}
+
+void WholeModel::encode(int fragment, int64_t round, std::span<std::byte> code) {
+  in_scratch_step(host_, plan_, [&] {
+    for_each_code(fragment, [&](const OuterState::Unit& unit, const CompressionState::Piece& piece,
+                                int64_t at, int64_t bytes) {
+      encode_piece(host_, unit.exchange, piece, bytes_tensor(code).slice(0, at, at + bytes),
+                   unit.update, round);
+    });
+  });
+}
+
+void WholeModel::decode(int fragment, int64_t round, std::span<const std::byte> code, bool add) {
+  in_scratch_step(host_, plan_, [&] {
+    for_each_code(fragment, [&](const OuterState::Unit& unit, const CompressionState::Piece& piece,
+                                int64_t at, int64_t bytes) {
+      decode_piece(host_, unit.exchange, piece, bytes_tensor(code).slice(0, at, at + bytes),
+                   unit.update, round, add);
+    });
+  });
+}
+
+int64_t WholeModel::array_bytes(int fragment) const {
+  int64_t total = 0;
+  for_each(fragment, [&](const OuterState::Unit& unit) {
+    total += unit.piece.size() * dtype_size(unit.exchange.dtype());
+  });
+  return total;
+}
+
+std::span<std::byte> WholeModel::copy_out(int fragment, Tensor OuterState::Unit::*array,
+                                          std::span<std::byte> to) const {
+  for_each(fragment, [&](const OuterState::Unit& unit) {
+    const auto bytes = static_cast<size_t>((unit.*array).bytes());
+    if (bytes > 0) std::memcpy(to.data(), (unit.*array).raw(), bytes);
+    to = to.subspan(bytes);
+  });
+  return to;
+}
+
+std::span<const std::byte> WholeModel::copy_in(int fragment, Tensor OuterState::Unit::*array,
+                                               std::span<const std::byte> from) {
+  for_each(fragment, [&](const OuterState::Unit& unit) {
+    const auto bytes = static_cast<size_t>((unit.*array).bytes());
+    if (bytes > 0) std::memcpy((unit.*array).raw(), from.data(), bytes);
+    from = from.subspan(bytes);
+  });
+  return from;
+}
+
+int64_t WholeModel::state_bytes(int fragment) const {
+  return array_bytes(fragment) * (config().momentum > 0 ? 2 : 1);
+}
+
+void WholeModel::zero_updates(int fragment) {
+  for_each(fragment, [&](const OuterState::Unit& unit) { fill_zero(host_, unit.update); });
+}
+
+double WholeModel::squares(int fragment) {
+  const Tensor sum = scalars_.tensor(DType::kF64, {1}, kSquaresAt);
+  fill_zero(host_, sum);
+  in_scratch_step(host_, plan_, [&] {
+    for_each(fragment, [&](const OuterState::Unit& unit) {
+      for (const FlatRange& range : store_.counted_ranges())
+        unit.map().for_each(range, [&](const FlatRange& part, int64_t at) {
+          sum_of_squares(host_, sum, unit.update.slice(0, at, at + part.size()));
+        });
+    });
+  });
+  return *sum.as<double>();
+}
+
+void WholeModel::change_shared(int fragment, int64_t step, double factor) {
+  const Tensor scalars = scalars_.tensor(DType::kU8, {kStepScalarsBytes});
+  for_each(fragment, [&](const OuterState::Unit& unit) {
+    trireme::change_shared(host_, config(), unit, scalars, step, factor);
+  });
+}
+
+}  // namespace trireme
