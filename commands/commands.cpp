@@ -21,6 +21,7 @@
 #include "commands/training/config.h"
 #include "commands/training/data.h"
 #include "commands/training/eval.h"
+#include "commands/training/rendezvous.h"
 #include "commands/training/report.h"
 #include "commands/training/training_commands.h"
 #include "commands/version.h"
@@ -78,6 +79,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_config_command(app);
   add_data_command(app);
   add_training_commands(app, line);
+  add_rendezvous_command(app);
   add_eval_command(app, line);
   add_logits_command(app, line);
   add_generate_command(app, line);

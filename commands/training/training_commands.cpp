@@ -7,6 +7,7 @@
 #include "commands/command_line.h"
 #include "commands/connect.h"
 #include "commands/rank_options.h"
+#include "commands/stop_signals.h"
 #include "commands/training/key_flags.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
@@ -16,6 +17,7 @@
 #include "training/data/examples/finetune_data.h"
 #include "training/run/pretrain.h"
 #include "training/run/run_facts.h"
+#include "training/sites/local_sites.h"
 
 namespace trireme {
 namespace {
@@ -25,6 +27,7 @@ struct TrainingArguments {
   std::vector<std::string> overrides;
   PretrainOptions options;
   int ranks = 0;
+  int sites = 0;
 };
 
 // Checks that the configuration is of the command's kind.
@@ -35,7 +38,35 @@ void check_kind(const RunConfig& config, bool finetune) {
     fail_input("the configuration has a section finetune: run it with trireme finetune");
 }
 
+// Words of this command line without --sites.
+std::vector<std::string> command_of_a_site(const CommandLine& line) {
+  std::vector<std::string> words = own_command(line.argc, line.argv), kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--sites")
+      ++i;
+    else if (!words[i].starts_with("--sites="))
+      kept.push_back(words[i]);
+  }
+  return kept;
+}
+
+// Starts the sites of --sites, after the configuration of the first one has been checked.
+void run_sites(const TrainingArguments& args, const CLI::App& command, const CommandLine& line) {
+  LocalSites sites{
+      .sites = args.sites, .ranks = std::max(1, args.ranks), .command = command_of_a_site(line)};
+  std::vector<std::string> overrides = with_key_flags(command, args.overrides);
+  for (const std::string& key : keys_of_local_site(sites, 0, "127.0.0.1:1", "none"))
+    if (!key.starts_with("output_dir=") && !key.starts_with("cpu.")) overrides.push_back(key);
+  const RunConfig config = load_run_config(args.config, overrides, sites.ranks);
+  sites.output_dir = config.output_dir;
+  sites.divides_cores = config.threads_per_rank == 0;
+  const StopSignals signals;
+  const int code = run_local_sites(sites, StopSignals::count);
+  if (code != 0) throw CLI::RuntimeError(code);
+}
+
 void run(TrainingArguments args, const CLI::App& command, const CommandLine& line, bool finetune) {
+  if (args.sites > 1) return run_sites(args, command, line);
   SignalRequests signals;
   RunConfig config;
   RankFacts facts = facts_of_command(command);
@@ -83,6 +114,12 @@ void add_training_command(CLI::App* command, const CommandLine& line, bool finet
       "--validate", args->options.validate_only,
       "Check configuration and data, print the memory that each rank needs, and exit");
   add_ranks_option(*command, args->ranks);
+  command
+      ->add_option("--sites", args->sites,
+                   "Start so many sites on this machine, jobs of their own of --ranks ranks each, "
+                   "and their rendezvous; for trials")
+      ->check(CLI::Range(2, 1024))
+      ->type_name("N");
   command->footer(
       "Signals: SIGUSR1 saves and continues; SIGUSR2, Ctrl-C, SIGTERM, SIGHUP and a closed "
       "standard output save and stop (exit code 3).\nUnder your own mpirun, send SIGUSR2 to "

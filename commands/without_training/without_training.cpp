@@ -4,6 +4,7 @@
 #include "commands/training/config.h"
 #include "commands/training/data.h"
 #include "commands/training/eval.h"
+#include "commands/training/rendezvous.h"
 #include "commands/training/report.h"
 #include "commands/training/training_commands.h"
 #include "commands/training/training_memory.h"
@@ -30,6 +31,10 @@ CLI::App* add_data_command(CLI::App& parent) {
 
 CLI::App* add_eval_command(CLI::App& parent, const CommandLine&) {
   return add_absent_command(parent, "eval", kTrainer);
+}
+
+CLI::App* add_rendezvous_command(CLI::App& parent) {
+  return add_absent_command(parent, "rendezvous", kTrainer);
 }
 
 CLI::App* add_report_command(CLI::App& parent) {

@@ -70,14 +70,15 @@ MAY_INCLUDE = {
     "training/eval": [*engine("core ops io text observe"), "parallel", *transformer("families model checkpoint"),
                       *training("data/examples step checkpoint")],
     "training/report": [*engine("core io observe"), "parallel", "training/config"],
+    "training/sites": [*engine("core io observe"), "parallel", *training("config step")],
     "training/run": [*engine("core device ops io config observe"), "parallel", *transformer("model formats checkpoint"), "optim",
-                     *training("config data data/examples step checkpoint eval report")],
+                     *training("config data data/examples step checkpoint eval report sites")],
     "commands": [*engine("core device ops io text config observe"), "parallel",
                  *transformer("config families pass layers model formats checkpoint"), "serving/engine",
                  "serving/distributed", "serving/model", "serving/http/server", "serving/http/service", "serving/web_ui", "serving/bench",
                  "serving/router", "commands/training"],
     "commands/training": [*engine("core ops io config observe"), "parallel", *transformer("model formats"), "serving/api",
-                          *training("config data data/examples eval report run"), "commands"],
+                          *training("config data data/examples eval report run sites"), "commands"],
     "main.cpp": ["commands"],
 }
 # A header that says this in its first comment may include heavy ones; only its like may include it.

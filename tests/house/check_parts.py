@@ -62,7 +62,7 @@ class WithoutTheTrainer(unittest.TestCase):
         self.assertEqual(symbols_of_trainer(program), [])
         self.assertEqual(self.logits(program), self.logits(WHOLE / "trireme"))
         for words in (["pretrain", "--config", "x"], ["finetune"], ["data", "prepare"], ["eval", "x"], ["report", "x"],
-                      ["config", "reference"], ["bench", "train"]):
+                      ["rendezvous", "--secret-file", "x"], ["config", "reference"], ["bench", "train"]):
             ran = run(program, *words)
             self.assertEqual(ran.returncode, 2, ran.stderr)
             self.assertIn("without the trainer (-DTRIREME_TRAINING=OFF)", ran.stderr)

@@ -22,6 +22,12 @@ const std::string* first_trained(const ParameterStore& store) {
   return nullptr;
 }
 
+// Whether the unit has a round with a sum that has not been applied.
+bool is_open(const OuterState& state, const OuterState::Unit& unit) {
+  const OuterState::OpenRound& round = state.open[static_cast<size_t>(unit.fragment)];
+  return round.begun >= 0 && !round.replaced;
+}
+
 // Rounds that were open when the checkpoint was saved, after their exchange.
 void load_rounds(const CheckpointReader& reader, OuterState& state) {
   with_state(reader, [&](const Json& json) {
@@ -74,16 +80,18 @@ void add_outer_parts(const TrainState& state, std::vector<CheckpointPart>& parts
     };
     if (unit->momentum.present() && first) add(kOuterMomentum, unit->momentum);
     if (state.outer->apart) add(kOuterLocal + site_variant(state.site.index), unit->own);
-    const bool open = state.outer->open[static_cast<size_t>(unit->fragment)].begun >= 0;
-    if (open && first) add(kOuterUpdate, unit->update);
+    if (is_open(*state.outer, *unit) && first) add(kOuterUpdate, unit->update);
     add_exchange_parts(state.store, unit->exchange, kOuterPrefix, parts);
   }
+  if (state.whole == nullptr) return;
+  for (const auto& unit : std::as_const(*state.whole).state().units())
+    add_exchange_parts(state.whole->store(), unit->exchange, kOuterPrefix, parts);
 }
 
 Json outer_rounds_to_json(const OuterState& state) {
   Json rounds = Json::array();
   for (const OuterState::OpenRound& open : state.open)
-    rounds.push_back({{"begun", open.begun}, {"report", open.report}});
+    rounds.push_back({{"begun", open.replaced ? -1 : open.begun}, {"report", open.report}});
   return {{"apart", state.apart}, {"fragments", rounds}};
 }
 
@@ -109,10 +117,12 @@ void load_outer(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
     };
     if (unit->momentum.present() && moves) read(kOuterMomentum, unit->momentum);
     if (state.outer->apart) read(kOuterLocal, unit->own);
-    const bool open = state.outer->open[static_cast<size_t>(unit->fragment)].begun >= 0;
-    if (open) read(kOuterUpdate, unit->update);
+    if (is_open(*state.outer, *unit)) read(kOuterUpdate, unit->update);
     load_exchange(ctx, reader, state.store, unit->exchange, kOuterPrefix);
   }
+  if (state.whole == nullptr) return;
+  for (const auto& unit : state.whole->state().units())
+    load_exchange(state.whole->host(), reader, state.whole->store(), unit->exchange, kOuterPrefix);
 }
 
 }  // namespace trireme

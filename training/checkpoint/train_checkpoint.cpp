@@ -134,7 +134,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
 }
 
 TrainPosition load_train_checkpoint(Ctx& ctx, CheckpointReader whole, TrainState& state) {
-  const int site = saved_site(whole, state.site.index);
+  const int site = saved_site(whole, state.data_site.index);
   const CheckpointReader reader(std::move(whole), site_variant(site));
   for (const StoredArray& stored : stored_arrays(state))
     read_stored(ctx, reader, state.store, stored);

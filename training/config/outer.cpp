@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/outer/outer_algorithms.h"
+#include "parallel/outer/remote/site_messages.h"
 #include "training/config/compressor_options.h"
 #include "training/config/table_text.h"
 
@@ -14,7 +15,10 @@ constexpr const char *kSites = "outer.sites", *kAlgorithm = "outer.algorithm",
                      *kNesterov = "outer.nesterov", *kWarmup = "outer.warmup_steps",
                      *kFragments = "outer.fragments", *kOverlap = "outer.overlap_steps",
                      *kMixing = "outer.mixing", *kCompression = "outer.compression";
-constexpr double kMaxSites = 1 << 12, kMaxSteps = 1e12, kMaxFragments = 1 << 16;
+constexpr const char *kSite = "outer.site", *kRendezvous = "outer.rendezvous",
+                     *kSecretFile = "outer.secret_file", *kTimeout = "outer.timeout_s";
+constexpr double kMaxSites = 1 << 12, kMaxSteps = 1e12, kMaxFragments = 1 << 16,
+                 kMaxTimeout = 86400;
 // Defaults of algorithms that stream. Overlap and mixing are those of the paper.
 constexpr int64_t kStreamedFragments = 4, kStreamedOverlap = 5;
 constexpr double kStreamedMixing = 0.5;
@@ -75,6 +79,38 @@ void read_streaming(const ConfigValues& values, const OuterAlgorithm& row, RunCo
     report.error(values.spelled(kMixing), concat("needs ", kOverlap, " above 0"));
 }
 
+// Keys of sites that are jobs of their own.
+void read_remote(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  OuterConfig& outer = config.outer;
+  outer.rendezvous = values.word(kRendezvous);
+  outer.secret_file = values.word(kSecretFile);
+  outer.timeout_s = values.number(kTimeout);
+  for (const char* key : {kRendezvous, kSecretFile}) {
+    const bool given = !values.word(key).empty();
+    if (given && !outer.is_remote())
+      report.error(values.spelled(key), concat("needs ", kSite, ", the index of this site"));
+  }
+  if (!outer.is_remote()) return;
+  if (outer.rendezvous.empty())
+    report.error(
+        values.spelled(kRendezvous),
+        concat("is required with ", kSite, ": the HOST:PORT that trireme rendezvous prints"));
+  if (outer.secret_file.empty())
+    report.error(values.spelled(kSecretFile),
+                 concat("is required with ", kSite, ": the file that trireme rendezvous has"));
+  if (outer.site >= outer.sites)
+    report.error(values.spelled(kSite),
+                 concat(outer.site, " is not below ", kSites, " ", outer.sites));
+  const auto address = host_and_port(outer.rendezvous);
+  if (!outer.rendezvous.empty() && (!address || address->port < 1 || address->port > 65535))
+    report.error(values.spelled(kRendezvous),
+                 concat("\"", outer.rendezvous, "\" is not HOST:PORT, a port being 1 to 65535"));
+  if (const double ranks = values.number("comm.timeout"); outer.timeout_s >= ranks)
+    report.error(values.spelled(kTimeout),
+                 concat(outer.timeout_s, " is not below ", values.spelled("comm.timeout"), " ",
+                        ranks, ", the longest wait of the site's other ranks for the first one"));
+}
+
 }  // namespace
 
 void add_outer_keys(Schema& s) {
@@ -132,12 +168,36 @@ void add_outer_keys(Schema& s) {
       .at_least(0)
       .below(1);
   add_compressor_keys(s, kCompression, "code of the updates that sites exchange");
+  s.integer(kSite, "null",
+            "index of this site, from 0, if each site is a job of its own; null: the sites are "
+            "equal parts of this job's ranks")
+      .or_null()
+      .at_least(0)
+      .at_most(kMaxSites - 1)
+      .off_trajectory();
+  s.string(kRendezvous, "\"\"",
+           "with outer.site: \"HOST:PORT\" at which `trireme rendezvous` adds the updates")
+      .off_trajectory();
+  s.string(kSecretFile, "\"\"",
+           "with outer.site: file with the secret of the sites, at least 16 characters")
+      .off_trajectory();
+  s.number(kTimeout, concat(defaults.timeout_s),
+           "with outer.site: longest time in seconds that a round waits for a site after the first "
+           "update; below comm.timeout")
+      .at_least(1)
+      .at_most(kMaxTimeout)
+      .off_trajectory();
 }
 
 int read_sites(const ConfigValues& values, int world_size, RunConfig& config,
                ConfigReport& report) {
   const auto sites = static_cast<int>(values.integer(kSites));
   if (sites <= 1) return world_size;
+  if (values.given(kSite)) {
+    config.outer.sites = sites;
+    config.outer.site = static_cast<int>(values.integer(kSite));
+    return world_size;
+  }
   if (world_size % sites != 0) {
     report.error(values.spelled(kSites),
                  concat(sites, " does not divide the ", world_size, " ranks of the run; set it to ",
@@ -174,6 +234,7 @@ void read_outer(const ConfigValues& values, RunConfig& config, ConfigReport& rep
   if (read_compressor(values, kCompression, outer.compression, report) != nullptr)
     check_compressor_layout(values, kCompression, config, outer.compression, report);
   check_run(values, config, report);
+  read_remote(values, config, report);
 }
 
 bool has_default_momentum(const OuterConfig& outer) {
@@ -184,9 +245,11 @@ std::string describe_outer(const OuterConfig& outer, int ranks) {
   const auto count = [](int64_t n, const char* noun) {
     return concat(n, " ", noun, n == 1 ? "" : "s");
   };
-  std::string line =
-      concat("outer: ", outer.sites, " sites of ", count(ranks, "rank"), " each, algorithm ",
-             outer.algorithm, ", period ", count(outer.period, "step"));
+  std::string line = outer.is_remote() ? concat("outer: site ", outer.site, " of ", outer.sites,
+                                                ", rendezvous ", outer.rendezvous)
+                                       : concat("outer: ", outer.sites, " sites of ",
+                                                count(ranks, "rank"), " each");
+  line += concat(", algorithm ", outer.algorithm, ", period ", count(outer.period, "step"));
   if (outer.warmup_steps > 0) line += concat(", warm-up ", count(outer.warmup_steps, "step"));
   if (outer.fragments > 1) line += concat(", ", outer.fragments, " fragments");
   if (outer.overlap_steps > 0) line += concat(", overlap ", count(outer.overlap_steps, "step"));
@@ -197,17 +260,24 @@ std::string describe_outer(const OuterConfig& outer, int ranks) {
 
 Json outer_to_json(const OuterConfig& outer) {
   if (!outer.enabled()) return {{"sites", 1}};
-  return {{"sites", outer.sites},
-          {"algorithm", outer.algorithm},
-          {"period", outer.period},
-          {"lr", outer.lr},
-          {"momentum", outer.momentum},
-          {"nesterov", outer.nesterov},
-          {"warmup_steps", outer.warmup_steps},
-          {"fragments", outer.fragments},
-          {"overlap_steps", outer.overlap_steps},
-          {"mixing", outer.mixing},
-          {"compression", compressor_to_json(outer.compression)}};
+  Json json = {{"sites", outer.sites},
+               {"algorithm", outer.algorithm},
+               {"period", outer.period},
+               {"lr", outer.lr},
+               {"momentum", outer.momentum},
+               {"nesterov", outer.nesterov},
+               {"warmup_steps", outer.warmup_steps},
+               {"fragments", outer.fragments},
+               {"overlap_steps", outer.overlap_steps},
+               {"mixing", outer.mixing},
+               {"compression", compressor_to_json(outer.compression)}};
+  if (outer.is_remote()) {
+    json["site"] = outer.site;
+    json["rendezvous"] = outer.rendezvous;
+    json["secret_file"] = outer.secret_file;
+    json["timeout_s"] = outer.timeout_s;
+  }
+  return json;
 }
 
 }  // namespace trireme

@@ -284,6 +284,14 @@ std::string config_reference() {
       models);
 }
 
+// Number of sites that are not ranks of the job that wrote the document.
+static int64_t sites_of_other_jobs(const Json& json) {
+  const Json outer = json.value("outer", Json::object());
+  const bool remote = outer.is_object() && outer.contains("site") && outer["site"].is_number();
+  if (!remote || !outer.contains("sites") || !outer["sites"].is_number_integer()) return 1;
+  return std::clamp<int64_t>(outer["sites"].get<int64_t>(), 1, 1 << 12);
+}
+
 RunConfig resolved_run_config(const Json& json) {
   const auto number = [&](const char* key) {
     return json.is_object() && json.contains(key) && json[key].is_number_integer()
@@ -310,7 +318,8 @@ RunConfig resolved_run_config(const Json& json) {
   const int64_t ranks = batch / share * degree("tensor_model_parallel_size") *
                         degree("pipeline_model_parallel_size") * degree("context_parallel_size");
   if (ranks > 1 << 24) fail_input("it is not a resolved configuration: it needs ", ranks, " ranks");
-  return read_run_config(json, static_cast<int>(ranks));
+  return read_run_config(json,
+                         static_cast<int>(std::max<int64_t>(1, ranks / sites_of_other_jobs(json))));
 }
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "engine/core/file_limit.h"
@@ -19,6 +20,7 @@
 #include "training/run/gemm_algorithm_file.h"
 #include "training/run/pretrain_run.h"
 #include "training/run/run_lineage.h"
+#include "training/sites/rendezvous.h"
 #include "transformer/checkpoint/checkpoint_model.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/formats/peft/peft_adapter.h"
@@ -59,7 +61,7 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
       world_(world),
       group_(world.world()),
       device_(open_rank_device(world, config.device, config.comm.device_backend)),
-      sites_(group_, config.outer.sites),
+      sites_(group_, config.outer.sites_in_job()),
       groups_(sites_.ranks(), config.parallel, kv_head_copies(config.model, config.parallel.tp)),
       options_(options),
       signals_(signals),
@@ -70,9 +72,8 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
                  config.sequence_length),
       batches_(static_cast<size_t>(config.gradient_accumulation_steps)) {
   if (state_.outer != nullptr)
-    outer_ = std::make_unique<OuterSync>(
-        groups_, std::make_unique<PeerExchange>(sites_.peers(), *state_.outer, ctx_), state_.store,
-        *state_.outer, ctx_);
+    outer_ =
+        std::make_unique<OuterSync>(groups_, open_exchange(), state_.store, *state_.outer, ctx_);
   parameters_ = parameter_count(config.model);
   if (config.finetune.lora.enabled())
     for (const ModelParameter& p : adapter_parameters(config.model, config.finetune.lora))
@@ -91,6 +92,20 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
     device_.gpu->no_attention = "cuda.cudnn_attention is false";
   }
   device_.gpu->synchronous = config.cuda_synchronous;
+}
+
+std::unique_ptr<UpdateExchange> PretrainRun::open_exchange() {
+  if (!config_.outer.is_remote())
+    return std::make_unique<PeerExchange>(sites_.peers(), *state_.outer, ctx_);
+  HubAddress address;
+  agreed(group_, [&] {
+    if (group_.rank() == 0) address = hub_address(config_.outer);
+  });
+  auto exchange = std::make_unique<HubExchange>(group_, state_.data_site, *state_.outer,
+                                                state_.store, state_.whole.get(), address,
+                                                run_config_to_json(config_).dump(), ctx_);
+  hub_ = exchange.get();
+  return exchange;
 }
 
 // Opens the data of a fine-tuning run, which otherwise runs as pretraining does.
@@ -190,7 +205,11 @@ void PretrainRun::start_or_resume() {
     last_saved_ = position_.step;
     if (position_.consecutive_skips == 0) last_checkpoint_ = checkpoint;
   }
-  if (outer_ != nullptr) outer_->begin(state_.weights(), outer_plan_);
+  if (outer_ != nullptr) {
+    const int64_t step = outer_->begin(state_.weights(), outer_plan_, position_.step);
+    if (step != position_.step) log_info("the sites of the run are at step ", step);
+    if (step != position_.step) move_to(step);
+  }
   agreed(group_, [&] {
     if (group_.rank() != 0) return;
     sweep_leftovers(config_.checkpoint.save);
@@ -259,7 +278,7 @@ void PretrainRun::start_step() {
   if (open_steps_.empty()) counted_until_ = std::chrono::steady_clock::now();
   {
     const TimeScope timed(&profile_, TimeCategory::kData);
-    const GroupCoord &dp = groups_.layout.dp, &site = state_.site;
+    const GroupCoord &dp = groups_.layout.dp, &site = state_.data_site;
     const int64_t group_samples = config_.micro_batch_size * dp.size;
     // Each site reads a share of the batch, so that its samples do not depend on its layout.
     const int64_t first =
@@ -283,13 +302,29 @@ void PretrainRun::run_outer_rounds() {
   if (outer_->is_due(position_.step, config_.train_steps)) finish_steps(1);
   const OuterRound round = outer_->after_step(position_.step, config_.train_steps);
   if (round.fragments == 0) return;
-  for (const int site : group_.rank() == 0 ? round.left_out : std::vector<int>())
-    log_warning("step ", position_.step, ": the update of site ", site,
-                " is not finite and left out; the site continues from the shared weights");
+  if (group_.rank() == 0) warn_of_round(round);
   open_steps_.back().round = {.ms = round.seconds * 1e3,
                               .sent_bytes = round.sent_bytes,
                               .update_norm = round.update_norm,
                               .drift = round.drift};
+  if (round.newest_step > position_.step) move_to(round.newest_step);
+}
+
+void PretrainRun::warn_of_round(const OuterRound& round) const {
+  for (const int site : round.left_out)
+    log_warning("step ", position_.step, ": the update of site ", site,
+                " is not finite and left out; the site continues from the shared weights");
+  for (const int site : round.absent)
+    log_warning("step ", position_.step, ": site ", site, " is absent from the round");
+  if (round.replaced)
+    log_warning("step ", position_.step, ": this site was late for the round and continues from ",
+                "the weights of the others, at step ", std::max(position_.step, round.newest_step));
+}
+
+// Continues after step number `step` of the run.
+void PretrainRun::move_to(int64_t step) {
+  position_.step = step;
+  position_.consumed_samples = checked_mul(step, config_.train_batch_size);
 }
 
 // Calls use() with the weights that all sites share, for evaluations and checkpoints.
@@ -299,10 +334,11 @@ void PretrainRun::with_shared_weights(const Use& use) {
   outer_->with_shared_weights(use);
 }
 
-// Result of a step with the mean of the losses of all sites, and the most skipped steps in a row of
-// one. Collective over all sites.
+// Result of a step with the mean of the losses of all sites of this job, and the most skipped steps
+// in a row of one. Collective over these sites.
 StepResult PretrainRun::over_sites(StepResult result) {
-  if (outer_ == nullptr) return result;
+  if (hub_ != nullptr) hub_->add_loss(result.loss);
+  if (sites_.position().size == 1) return result;
   const bool counts = std::isfinite(result.loss);  // a site that skips does not hide the others
   const auto tokens = static_cast<double>(counts ? std::max<int64_t>(1, result.valid_tokens) : 0);
   double sums[] = {counts ? result.loss * tokens : 0.0, tokens};
@@ -395,7 +431,7 @@ void PretrainRun::validate(StepMetrics& metrics) {
 }
 
 void PretrainRun::save_if_finite(StopRequest request) {
-  if (outer_ != nullptr)
+  if (sites_.position().size > 1)
     position_.consecutive_skips =
         sites_.peers().all_reduce_scalar(position_.consecutive_skips, ReduceOp::kMax);
   const bool last = position_.step == config_.train_steps;
@@ -529,8 +565,8 @@ ExitCode PretrainRun::run() {
   signals_.training_begins(world_);
   while (position_.step < config_.train_steps) {
     start_step();
-    const bool last = position_.step == config_.train_steps;
     if (outer_ != nullptr) run_outer_rounds();
+    const bool last = position_.step >= config_.train_steps;
     open_steps_.back().profile = profile_;
     if (world_.size() > 1) traffic_metrics_.add(world_, open_steps_.back().sent);
     const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);
@@ -544,9 +580,11 @@ ExitCode PretrainRun::run() {
     }
     if (request == StopRequest::kSaveAndStop && !last) {
       log_info("stopped by request at step ", position_.step, "; continue with --resume auto");
+      if (hub_ != nullptr) hub_->leave(false);
       return ExitCode::kStoppedSaved;
     }
   }
+  if (hub_ != nullptr) hub_->leave(true);
   return ExitCode::kDone;
 }
 

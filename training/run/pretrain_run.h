@@ -12,6 +12,7 @@
 #include "parallel/device.h"
 #include "parallel/outer/outer_sync.h"
 #include "parallel/outer/peer_exchange.h"
+#include "parallel/outer/remote/hub_exchange.h"
 #include "parallel/outer/sites.h"
 #include "training/checkpoint/train_checkpoint.h"
 #include "training/eval/evaluate.h"
@@ -54,7 +55,10 @@ class PretrainRun {
   void restore_directory();  // on rank 0
   void start_or_resume();
   void start_step();
+  std::unique_ptr<UpdateExchange> open_exchange();
   void run_outer_rounds();
+  void warn_of_round(const OuterRound& round) const;
+  void move_to(int64_t step);
   StepResult over_sites(StepResult result);
   template <class Use>
   void with_shared_weights(const Use& use);
@@ -93,6 +97,7 @@ class PretrainRun {
   Profile profile_;
   TrainState state_;
   TrainStep step_;
+  HubExchange* hub_ = nullptr;        // of outer_, in a job that is one of several sites
   std::unique_ptr<OuterSync> outer_;  // nullptr: one site
   Evaluator evaluator_;
   std::unique_ptr<BatchSource> train_data_, test_data_;

@@ -43,6 +43,11 @@ std::unique_ptr<CompressedGradientSum> compressed_sum(const RunConfig& config, T
                                                  std::move(moments));
 }
 
+bool is_first_rank(const Layout& layout) {
+  return layout.tp.index == 0 && layout.cp.index == 0 && layout.dp.index == 0 &&
+         layout.pp.index == 0;
+}
+
 }  // namespace
 
 MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length) {
@@ -56,6 +61,14 @@ MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length) {
     batch.cu_seqlens.push_back(narrow<int32_t>(b * sequence_length));
   batch.max_seqlen = narrow<int32_t>(sequence_length);
   return batch;
+}
+
+std::unique_ptr<WholeModel> make_whole_model(const RunConfig& config, OuterState::Holder holder) {
+  const Model model(config.model, config.dtype, layout_of({}, 0),
+                    chunks_of(split_layers(config.model.num_layers, 1, {}), {}),
+                    config.finetune.lora);
+  return std::make_unique<WholeModel>(config.outer, model.parameters(), config.dtype,
+                                      config.model.num_layers, config.seed, holder);
 }
 
 TrainState::TrainState(const RunConfig& config, const Layout& layout, GroupCoord its_site,
@@ -72,6 +85,8 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout, GroupCoord
             config.finetune.base_quantization),
       optimizer(config.optimizer, config.zero.offload_optimizer, store, config.seed),
       site(its_site),
+      data_site(config.outer.is_remote() ? GroupCoord{config.outer.sites, config.outer.site}
+                                         : its_site),
       dtype_(config.dtype),
       sequence_length_(config.sequence_length),
       loss_scale_(config.loss_scale) {
@@ -81,8 +96,12 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout, GroupCoord
                                                         layout, nodes, config.seed);
   const int first_sharded = optimizer.has_master() ? 1 : 3;  // ZeRO stage that shards the weights
   if (config.outer.enabled())
-    outer = std::make_unique<OuterState>(config.outer, store, layout, site, config.model.num_layers,
-                                         config.zero.stage >= first_sharded, config.seed);
+    outer = std::make_unique<OuterState>(
+        config.outer, store, layout, site, config.model.num_layers,
+        config.zero.stage >= first_sharded, config.seed,
+        config.outer.is_remote() ? OuterState::kRemoteSite : OuterState::kSite);
+  if (config.outer.is_remote() && is_first_rank(layout))
+    whole = make_whole_model(config, OuterState::kSender);
 }
 
 StoredWeights TrainState::weights() const {
@@ -96,6 +115,7 @@ void TrainState::allocate(Ctx& ctx) {
   optimizer.allocate(ctx);
   if (compression != nullptr) compression->allocate(ctx);
   if (outer != nullptr) outer->allocate(ctx);
+  if (whole != nullptr) whole->allocate();
   model.reserve_positions(ctx, sequence_length_);
   if (model.routers() != nullptr) model.routers()->place(ctx);
   if (model.float8() != nullptr) model.float8()->allocate(ctx);
@@ -114,7 +134,7 @@ void TrainState::initialize(Ctx& ctx) {
 int64_t TrainState::bytes() const {
   return store.value_bytes() + store.gradient_bytes() + optimizer.state_bytes() +
          (compression == nullptr ? 0 : compression->bytes()) +
-         (outer == nullptr ? 0 : outer->bytes());
+         (outer == nullptr ? 0 : outer->bytes()) + (whole == nullptr ? 0 : whole->bytes());
 }
 
 Tensor TrainState::step_state() const {
@@ -132,7 +152,7 @@ void TrainState::write_step_state(Ctx& ctx, const StepState& state) {
 }
 
 TrainState make_train_state(const RunConfig& config, const Communicator& all) {
-  const SitePosition position = site_position(all.size(), config.outer.sites, all.rank());
+  const SitePosition position = site_position(all.size(), config.outer.sites_in_job(), all.rank());
   std::vector<int> nodes;
   if (config.compression.scope == CompressionScope::kNodes)
     for (int rank = 0; rank < world_size(config.parallel); ++rank)

@@ -16,6 +16,7 @@
 #include "parallel/gradient_sync.h"
 #include "parallel/outer/gradient_compression.h"
 #include "parallel/outer/outer_state.h"
+#include "parallel/outer/remote/whole_model.h"
 #include "parallel/outer/weight_pieces.h"
 #include "training/config/run_config.h"
 #include "training/step/micro_batch_graphs.h"
@@ -64,8 +65,11 @@ class TrainState {
   FlatOptimizer optimizer;
   std::unique_ptr<GradientCompression> compression;  // nullptr: gradients are summed exactly
   std::unique_ptr<OuterState> outer;                 // nullptr: one site
-  GroupCoord site;                                   // of this rank (parallel/outer/sites.h)
-  StoredWeights weights() const;                     // after allocate()
+  GroupCoord site;       // of this rank among the sites of its job (parallel/outer/sites.h)
+  GroupCoord data_site;  // among all sites: `site`, or that of a job that is a site
+  // Rank 0 of a site that is a job of its own; else nullptr. In host memory.
+  std::unique_ptr<WholeModel> whole;
+  StoredWeights weights() const;  // after allocate()
   // State after the last started step. On a GPU read_step_state() waits for that step.
   StepState read_step_state(Ctx& ctx) const;
   void write_step_state(Ctx& ctx, const StepState& state);
@@ -79,6 +83,9 @@ class TrainState {
   Buffer scalars_;      // StepState, StepScalars, sums, gradient scale, first non-finite gradient
   Buffer on_the_host_;  // GPU: host copies of scalars_, one per step that may be open
 };
+
+// Whole weights of the run's outer algorithm (parallel/outer/remote/whole_model.h).
+std::unique_ptr<WholeModel> make_whole_model(const RunConfig& config, OuterState::Holder holder);
 
 // State of a rank of `all`, the ranks of all sites. Not collective.
 TrainState make_train_state(const RunConfig& config, const Communicator& all);

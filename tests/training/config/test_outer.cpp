@@ -143,6 +143,82 @@ TEST(OuterConfig, FragmentsAreSpreadOverThePeriod) {
   EXPECT_EQ(second, (std::vector<int64_t>{3, 10, 17, 20}));
 }
 
+std::vector<std::string> remote(const std::vector<std::string>& more = {}) {
+  return with(
+      joined({"outer.site=1", "outer.rendezvous=host:29400", "outer.secret_file=secret"}, more));
+}
+
+TEST(OuterConfig, SiteIsAJobOfItsOwn) {
+  const RunConfig config = read(remote({"outer.timeout_s=5"}), 3);
+  EXPECT_TRUE(config.outer.is_remote());
+  EXPECT_EQ(config.outer.sites, 2);
+  EXPECT_EQ(config.outer.sites_in_job(), 1);
+  EXPECT_EQ(config.outer.site, 1);
+  EXPECT_EQ(config.outer.rendezvous, "host:29400");
+  EXPECT_EQ(config.outer.secret_file, "secret");
+  EXPECT_EQ(config.outer.timeout_s, 5);
+  EXPECT_EQ(config.parallel.dp, 3);
+  EXPECT_EQ(config.train_batch_size, 12);
+  EXPECT_EQ(config.micro_batch_size * config.gradient_accumulation_steps, 2);
+  EXPECT_EQ(describe_outer(config.outer, 3),
+            "outer: site 1 of 2, rendezvous host:29400, algorithm diloco, period 100 steps, "
+            "updates not compressed");
+  EXPECT_FALSE(read(with({}), 2).outer.is_remote());
+  EXPECT_EQ(read(with({}), 2).outer.sites_in_job(), 2);
+}
+
+TEST(OuterConfig, RemoteSiteIsReadAndWritten) {
+  for (const int ranks : {1, 2, 3, 6}) {
+    const RunConfig config = read(remote({"outer.timeout_s=2.5"}), ranks);
+    const Json json = run_config_to_json(config);
+    EXPECT_EQ(json["outer"]["site"], 1);
+    EXPECT_EQ(json["outer"]["timeout_s"], 2.5);
+    const RunConfig again = resolved_run_config(json);
+    EXPECT_EQ(run_config_to_json(again), json) << ranks << " ranks";
+    EXPECT_EQ(again.parallel.dp, ranks);
+    EXPECT_TRUE(again.outer.is_remote());
+  }
+  const Json split = run_config_to_json(read(remote({"parallel.tensor_model_parallel_size=2"}), 4));
+  EXPECT_EQ(run_config_to_json(resolved_run_config(split)), split);
+  EXPECT_FALSE(run_config_to_json(read(with({}), 2))["outer"].contains("site"));
+}
+
+TEST(OuterConfig, RemoteKeysAreNoPartOfTheTrajectory) {
+  const std::string local = trajectory_hash(read(with({}), 2));
+  for (const char* change :
+       {"outer.site=0", "outer.rendezvous=other:1", "outer.secret_file=other", "outer.timeout_s=7"})
+    EXPECT_EQ(trajectory_hash(read(remote({change}), 2)), local) << change;
+  EXPECT_EQ(trajectory_hash(read(remote(), 3)), local);
+  EXPECT_NE(trajectory_hash(read(remote({"outer.period=7"}), 2)), local);
+  EXPECT_TRUE(same_trajectory(read(remote(), 1), read(with({}), 2)));
+}
+
+TEST(OuterConfig, RefusesRemoteSitesThatDoNotFit) {
+  EXPECT_EQ(refusal(remote({"outer.site=2"})), "outer.site: 2 is not below outer.sites 2");
+  EXPECT_EQ(refusal(with({"outer.rendezvous=host:1"})),
+            "outer.rendezvous: needs outer.site, the index of this site");
+  EXPECT_EQ(refusal(with({"outer.secret_file=secret"})),
+            "outer.secret_file: needs outer.site, the index of this site");
+  EXPECT_EQ(refusal(with({"outer.site=0", "outer.secret_file=secret"})),
+            "outer.rendezvous: is required with outer.site: the HOST:PORT that trireme rendezvous "
+            "prints");
+  EXPECT_EQ(refusal(with({"outer.site=0", "outer.rendezvous=host:1"})),
+            "outer.secret_file: is required with outer.site: the file that trireme rendezvous has");
+  for (const char* address : {"host", "host:", ":1", "host:0", "host:65536", "host:-1", "host:x"})
+    EXPECT_EQ(
+        refusal(remote({concat("outer.rendezvous=", address)})),
+        concat("outer.rendezvous: \"", address, "\" is not HOST:PORT, a port being 1 to 65535"));
+  EXPECT_EQ(refusal(remote({"outer.rendezvous=[::1]:65535"})), "");
+  EXPECT_EQ(
+      refusal(remote({"outer.timeout_s=20", "comm.timeout=20"})),
+      "outer.timeout_s: 20 is not below comm.timeout 20, the longest wait of the site's other "
+      "ranks for the first one");
+  EXPECT_EQ(refusal(remote({"outer.timeout_s=19", "comm.timeout=20"})), "");
+  EXPECT_NE(refusal(remote({"outer.timeout_s=0.5"})), "");
+  EXPECT_NE(refusal(remote({"outer.site=-1"})), "");
+  EXPECT_EQ(read(joined(remote(), {"outer.sites=1"})).notes.size(), 3u);
+}
+
 TEST(OuterConfig, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal(with({"outer.momentum=0", "outer.nesterov=true"})),
             "outer.nesterov: needs outer.momentum above 0");

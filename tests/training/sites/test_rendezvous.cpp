@@ -1,0 +1,102 @@
+// Secret of sites, and the keys in which their runs may differ.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/scratch_directory.h"
+#include "tests/training/config/small_run.h"
+#include "training/sites/rendezvous.h"
+
+namespace trireme::test_site_rendezvous {
+using test::joined;
+using test::read;
+
+namespace {
+
+class SiteSecret : public ::testing::Test {
+ protected:
+  std::string written(const std::string& text) const {
+    const std::string path = folder_ / "secret";
+    std::ofstream(path) << text;
+    return path;
+  }
+  static std::string problem(const std::string& path) {
+    try {
+      read_site_secret(path);
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "";
+  }
+  test::ScratchDirectory folder_;
+};
+
+TEST_F(SiteSecret, IsTheFirstLine) {
+  EXPECT_EQ(read_site_secret(written("0123456789abcdef")), "0123456789abcdef");
+  EXPECT_EQ(read_site_secret(written("0123456789 abcdef\nmore\n")), "0123456789 abcdef");
+}
+
+TEST_F(SiteSecret, RefusesShortOnesAndWhatIsNoFile) {
+  const std::string path = written("0123456789abcde\n0123456789abcdef\n");
+  EXPECT_EQ(
+      problem(path),
+      concat("the secret in ", path,
+             " has 15 characters, expected at least 16; write one with: openssl rand -hex 32"));
+  EXPECT_NE(problem(written("")).find("write one with: openssl rand -hex 32"), std::string::npos);
+  std::filesystem::remove(path);
+  EXPECT_EQ(problem(path), concat("cannot read the secret of the sites in \"", path,
+                                  "\"; write one with: openssl rand -hex 32"));
+  std::filesystem::create_directory(path);
+  EXPECT_NE(problem(path).find("it is a directory"), std::string::npos);
+}
+
+RunConfig site(int index, const std::vector<std::string>& more = {}, int ranks = 1) {
+  return read(joined({"outer.sites=2", concat("outer.site=", index), "outer.rendezvous=host:29400",
+                      "outer.secret_file=secret"},
+                     more),
+              ranks);
+}
+
+std::string difference(const std::vector<std::string>& more, int ranks = 1) {
+  return site_difference(site(0), site(1, more, ranks));
+}
+
+TEST(SiteDifference, LayoutFilesAndEvaluationMayDiffer) {
+  EXPECT_EQ(difference({}), "");
+  EXPECT_EQ(difference({}, 3), "");
+  EXPECT_EQ(difference({"parallel.tensor_model_parallel_size=2"}, 2), "");
+  EXPECT_EQ(difference({"output_dir=elsewhere", "outer.rendezvous=10.0.0.1:5",
+                        "outer.secret_file=other", "outer.timeout_s=9"}),
+            "");
+  EXPECT_EQ(difference({"data.data_path=elsewhere"}), "");
+  EXPECT_EQ(difference({"evaluation.eval_interval=7", "checkpoint.save_interval=7",
+                        "logging.log_interval=7", "cpu.threads_per_rank=1"}),
+            "");
+}
+
+TEST(SiteDifference, NamesKeysWithBothValues) {
+  EXPECT_EQ(difference({"outer.period=7"}), "outer.period is 7, not 100");
+  EXPECT_EQ(difference({"model.intermediate_size=96"}), "model.intermediate_size is 96, not 128");
+  EXPECT_EQ(difference({"seed=3", "outer.lr=0.5"}),
+            "seed is 3, not 1234; outer.lr is 0.5, not 0.7");
+  EXPECT_EQ(difference({"outer.sites=3"}), "outer.sites is 3, not 2");
+  EXPECT_EQ(difference({"train_batch_size=24"}), "train_batch_size is 24, not 12");
+  EXPECT_NE(difference({"train_steps=50"}).find("train_steps is 50, not 100"), std::string::npos);
+  EXPECT_NE(difference({"outer.compression.method=quantize"}).find("outer.compression.method is "),
+            std::string::npos);
+}
+
+TEST_F(SiteSecret, IsPartOfTheAddress) {
+  const std::string secret = written("0123456789abcdef\n");
+  const HubAddress address = hub_address(
+      site(1, {"outer.rendezvous=[::1]:29400", "outer.timeout_s=9", "outer.secret_file=" + secret})
+          .outer);
+  EXPECT_EQ(address.host, "::1");
+  EXPECT_EQ(address.port, 29400);
+  EXPECT_EQ(address.secret, "0123456789abcdef");
+  EXPECT_EQ(address.timeout_s, 9);
+}
+
+}  // namespace
+}  // namespace trireme::test_site_rendezvous

@@ -1,0 +1,31 @@
+// Sites of a run as processes of this machine, and their rendezvous in this process: for tests, and
+// to try on one machine what will run on several.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "training/config/run_config.h"
+
+namespace trireme {
+
+struct LocalSites {
+  int sites = 0;
+  int ranks = 1;                     // of each site
+  std::vector<std::string> command;  // of a site, without the keys that differ between sites
+  std::string output_dir = {};       // site i writes to output_dir/site-i
+  bool divides_cores = true;         // gives each rank its share of the cores
+};
+
+// Keys of site i, as --set gives them.
+std::vector<std::string> keys_of_local_site(const LocalSites& sites, int site,
+                                            const std::string& rendezvous,
+                                            const std::string& secret_file);
+
+// Runs the sites until all have ended. stops: number of requests to stop so far; each is passed on
+// as SIGTERM. The console has the output of site 0, and the errors of all. Returns the first exit
+// code of a site that is not 0, 128 + signal if a signal ended it, or 0.
+int run_local_sites(const LocalSites& sites, const std::function<int()>& stops);
+
+}  // namespace trireme
