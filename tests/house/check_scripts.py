@@ -52,24 +52,6 @@ else:
 """
 
 
-# A run of two steps, the first of them in shared memory; its loss depends on the settings, and top_k fails.
-TRAINER = """#!/usr/bin/env python3
-import json, pathlib, sys
-if sys.argv[1:] == ["--version"]:
-    print("trireme 0.1.0 (commit 0123456789ab)\\nprocessor:  One, 2 cores available")
-    sys.exit()
-settings = dict(word.split("=", 1) for before, word in zip(sys.argv, sys.argv[1:]) if before == "--set")
-if "top_k" in settings.values():
-    sys.exit("trireme: error: no such method")
-folder = pathlib.Path(settings["output_dir"])
-(folder / "checkpoints").mkdir(parents=True)
-loss = 2 + 0.25 * ("outer.sites" in settings) + 0.5 * ("outer.warmup_steps" in settings)
-with (folder / "metrics.jsonl").open("w") as records:
-    for record in ({"step": 1, "comm_window_bytes": 4e6}, {"step": 2, "comm_all_to_all_bytes": 1e6, "validation_loss": loss}):
-        print(json.dumps(record), file=records)
-"""
-
-
 class Scripts(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -375,48 +357,6 @@ class Scripts(unittest.TestCase):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn("| llama-15m | q8_0 | decode | 30.0 | 50 % | 25.0 | 1.20 |\n", ran.stdout)
         self.assertIn("| llama-15m | q8_0 | prompt of 1 | 100.0 |  | 25.0 | 4.00 |\n", ran.stdout)
-
-    def slow_link_losses(self, *arguments):
-        trainer = self.folder / "trireme"
-        trainer.write_text(TRAINER)
-        trainer.chmod(0o755)
-        for name in ("train", "valid"):
-            (self.folder / f"{name}.bin").touch()
-        return run(ROOT / "scripts/bench/slow_link_losses.py", "--trireme", trainer, "--steps", 2, "--data", self.folder,
-                   "--out", self.folder / "out", *arguments)
-
-    def test_losses_are_tables(self):
-        ran = self.slow_link_losses("--only", "^(exact|powersgd|diloco-50|diloco-50-warmup|average-10)$")
-        self.assertEqual(ran.returncode, 0, ran.stderr)
-        self.assertEqual(ran.stdout, """2 steps, at 01234567 on One, 2 cores available:
-
-| method | MB | in total | loss | against exact |
-|---|---|---|---|---|
-| exact | 3.50 | 7 | 2.000 | |
-| `powersgd`, rank 4 | 3.50 | 7 | 2.000 | +0.0 % |
-
-2 steps, at 01234567 on One, 2 cores available:
-
-| algorithm | period | loss | | MB | in total | with a warm-up | | MB | in total |
-|---|---|---|---|---|---|---|---|---|---|
-| `average` | 10 | 2.250 | +12 % | 3.500 | 7 | | | | |
-| `diloco` | 50 | 2.250 | +12 % | 3.500 | 7 | 2.750 | +38 % | 1.000 | 7 |
-""")
-        self.assertRegex(ran.stderr, r"(?m)^\[1/5\] exact: step 2 of 2, loss 2\.000, [\d.]+ min left$")
-        self.assertFalse((self.folder / "out/exact/checkpoints").exists())
-
-    def test_losses_are_kept(self):
-        only = ("--only", "exact|top_k")
-        for rows in (r"\[1/2\] exact: .*\n\[2/2\] top_k", r"\[1/1\] top_k"):
-            ran = self.slow_link_losses(*only)
-            self.assertEqual(ran.returncode, 1)
-            self.assertRegex(ran.stderr, rf"^{rows}: step 0 of 2, failed.*\ntop_k failed with exit code 1, see .*/top_k.log: "
-                                         r"trireme: error: no such method\n$")
-            self.assertIn("| exact | 3.50 | 7 | 2.000 | |\n", ran.stdout)
-        self.assertRegex(self.slow_link_losses(*only, "--steps", 4).stderr, r"^\[1/2\] exact: ")
-        self.assertIn("no row has such a name", self.slow_link_losses("--only", "other").stderr)
-        (self.folder / "empty").mkdir()
-        self.assertIn("/empty/train.bin: prepare the data", self.slow_link_losses("--data", self.folder / "empty").stderr)
 
     def slurm_job(self, codes, restarts=0, saves=False):
         """The job script with one rank for each code: its own exit code, and whether it requeued itself."""
