@@ -207,7 +207,10 @@ void PretrainRun::start_or_resume() {
   }
   if (outer_ != nullptr) {
     const int64_t step = outer_->begin(state_.weights(), outer_plan_, position_.step);
-    if (step != position_.step) log_info("the sites of the run are at step ", step);
+    if (step < position_.step)
+      log_warning("the sites of the run are at step ", step, ": what this site has trained since, ",
+                  "up to step ", position_.step, ", is dropped");
+    if (step > position_.step) log_info("the sites of the run are at step ", step);
     if (step != position_.step) move_to(step);
   }
   agreed(group_, [&] {
@@ -307,7 +310,9 @@ void PretrainRun::run_outer_rounds() {
                               .sent_bytes = round.sent_bytes,
                               .update_norm = round.update_norm,
                               .drift = round.drift};
-  if (round.newest_step > position_.step) move_to(round.newest_step);
+  if (round.newest_step <= position_.step) return;
+  finish_steps(0);  // before the position, by which later steps are due, is another
+  move_to(round.newest_step);
 }
 
 void PretrainRun::warn_of_round(const OuterRound& round) const {
@@ -325,6 +330,7 @@ void PretrainRun::warn_of_round(const OuterRound& round) const {
 void PretrainRun::move_to(int64_t step) {
   position_.step = step;
   position_.consumed_samples = checked_mul(step, config_.train_batch_size);
+  last_saved_ = -1;  // a checkpoint of this step, if there is one, is of other weights
 }
 
 // Calls use() with the weights that all sites share, for evaluations and checkpoints.
@@ -584,7 +590,9 @@ ExitCode PretrainRun::run() {
       return ExitCode::kStoppedSaved;
     }
   }
-  if (hub_ != nullptr) hub_->leave(true);
+  if (hub_ == nullptr) return ExitCode::kDone;
+  if (last_saved_ < 0) save();  // the other sites were at the end when this one joined
+  hub_->leave(true);
   return ExitCode::kDone;
 }
 

@@ -30,7 +30,9 @@ class SecretFile {
   SecretFile(const std::string& folder, const std::string& secret)
       : path_(folder + "/sites.secret") {
     fs::create_directories(folder);
-    const int file = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    unlink(path_.c_str());
+    const int file =
+        open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     const std::string line = secret + "\n";
     const bool written = file >= 0 && write(file, line.data(), line.size()) == std::ssize(line);
     const int reason = errno;

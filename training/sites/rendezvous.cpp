@@ -46,7 +46,9 @@ std::string sites_text(const std::vector<int>& sites) {
 
 bool may_differ(const Key& key) {
   return key.status != KeyStatus::kImplemented || !key.is_trajectory ||
-         key.path.starts_with("data.") || key.path == "tokenizer";
+         key.path.starts_with("data.") || key.path == "tokenizer" ||
+         key.path == "finetune.train_file" || key.path == "finetune.valid_file" ||
+         key.path == "finetune.chat_template";
 }
 
 const Json* value_at(const Json& json, std::string path) {
