@@ -148,9 +148,14 @@ void OuterSync::write_mixed(const UnitWeights& weights, double mixing) {
   weights.pieces.write(weights_, own, unit.scratch);
 }
 
+bool OuterSync::is_replaced() const {
+  return std::ranges::any_of(state_.open, &OuterState::OpenRound::replaced);
+}
+
 // Ends all rounds that closed without this site: the shared weights are the current ones, of all
 // fragments.
 void OuterSync::continue_from_shared(OuterRound& round) {
+  if (!is_replaced()) return;
   round.replaced = true;
   for (int f = 0; f < fragments(); ++f) {
     if (!open(f).replaced) continue;
@@ -165,7 +170,7 @@ void OuterSync::continue_from_shared(OuterRound& round) {
 void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& round) {
   complete_sum(fragment);
   OuterState::OpenRound& its = open(fragment);
-  if (its.replaced) return continue_from_shared(round);
+  if (its.replaced) return;
   const auto reports = static_cast<int>(its.report.size()) - 1;  // sites of the run that began it
   const auto of = [&](int site) { return its.report[static_cast<size_t>(site)]; };
   int sites = 0;
@@ -196,6 +201,7 @@ void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& 
 
 bool OuterSync::is_due(int64_t step, int64_t steps) const {
   const OuterConfig& config = state_.config();
+  if (is_replaced()) return true;
   for (int f = 0; f < fragments(); ++f) {
     const OuterState::OpenRound& its = state_.open[static_cast<size_t>(f)];
     if (config.is_round(step, steps, f)) return true;
@@ -213,16 +219,20 @@ OuterRound OuterSync::after_step(int64_t step, int64_t steps) {
   for (int f = 0; f < fragments(); ++f) {
     const OuterState::OpenRound& its = open(f);
     if (its.begun < 0) continue;
-    if (joint || its.replaced || ends_after(its) <= step)
+    if (joint || ends_after(its) <= step)
       end_round(f, step, false, round);
     else if (second_phase_after(its) == step && !its.summed)
       in_scratch_step(ctx_, *plan_, [&] { exchange_->start_second_phase(f); });
   }
+  continue_from_shared(round);
   const bool at_once = joint || config.overlap_steps == 0;
+  const bool was_passed =
+      step <= round.newest_step;  // the others have ended the rounds of this step
   for (int f = 0; f < fragments(); ++f)
-    if (config.is_round(step, steps, f)) begin_round(f, step);
+    if (!was_passed && config.is_round(step, steps, f)) begin_round(f, step);
   for (int f = 0; at_once && f < fragments(); ++f)
     if (open(f).begun == step) end_round(f, step, true, round);
+  continue_from_shared(round);
   if (round.fragments > 0) refresh_parameters();
   if (joint || (at_once && round.fragments == fragments())) state_.apart = false;
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -230,8 +240,14 @@ OuterRound OuterSync::after_step(int64_t step, int64_t steps) {
   return round;
 }
 
+void OuterSync::drop_open_rounds() {
+  for (int f = 0; f < fragments(); ++f)
+    if (!open(f).summed) open(f) = {};
+}
+
 void OuterSync::show_shared() {
   for (int f = 0; f < fragments(); ++f) complete_sum(f);
+  if (is_replaced()) for_each(kAll, [&](const UnitWeights& w) { write_mixed(w, 0); });
   for_each(kAll,
            [&](const UnitWeights& w) { w.pieces.read(weights_, w.unit.own, w.unit.scratch); });
   write_all(&OuterState::Unit::shared);

@@ -54,9 +54,12 @@ class OuterSync {
   // mean and continues from the shared weights as all do; if there is no finite update, these do
   // not change. Returns the rounds that ended.
   OuterRound after_step(int64_t step, int64_t steps);
+  // For a run that stops without the results of its open rounds: they end, and change nothing.
+  void drop_open_rounds();
   // Calls use() with the shared weights as the site's weights, for an evaluation or a checkpoint
   // between two rounds; the site's own weights are in Unit::own meanwhile. Completes the exchanges
-  // of open rounds, which end when they are due. Collective over all sites.
+  // of open rounds, which end when they are due; if one has closed without this site, its own
+  // weights are dropped. Collective over all sites.
   template <class Use>
   void with_shared_weights(const Use& use) {
     if (!state_.apart) return use();
@@ -78,6 +81,7 @@ class OuterSync {
   void begin_round(int fragment, int64_t step);
   void complete_sum(int fragment);
   void end_loaded_rounds(int64_t step);
+  bool is_replaced() const;
   void continue_from_shared(OuterRound& round);
   void end_round(int fragment, int64_t step, bool at_once, OuterRound& round);
   void add_squares(int fragment);

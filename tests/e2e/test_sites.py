@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import harness
@@ -30,6 +32,15 @@ class SitesTest(tiny_run.RunTest):
         address = re.fullmatch(r"rendezvous of sites at (127\.0\.0\.1:\d+)\n", process.stdout.readline())
         self.assertTrue(address, "the first line names no address")
         return process, address[1]
+
+    def slow_link(self, address, mbit):
+        """Starts a relay to the rendezvous; returns its process and its address."""
+        command = [sys.executable, harness.SOURCE / "scripts/slow_link.py", "--listen", "127.0.0.1:0", "--to", address,
+                   "--mbit", str(mbit)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, start_new_session=True)
+        self.addCleanup(self._end, process)
+        return process, process.stderr.readline().split()[-1]
 
     @staticmethod
     def site(index, address, *more, run=None, secret="secret"):
@@ -204,10 +215,56 @@ class Sites(SitesTest):
         self.end(*sites, hub)
         self.assert_equal_weights(4000, "site-0", "site-1")
 
+    def test_a_stop_in_a_round(self):
+        """A site that waits for another one stops by request, with a checkpoint, long before the round closes."""
+        self.configure_sites(outer={"period": 1000, "timeout_s": 900}, comm={"timeout": 1000}, train_steps=5000,
+                             scheduler={"type": "constant"}, checkpoint={"save_interval": 0})
+        hub, address = self.rendezvous()
+        sites = [self.start(*self.site(0, address, "--ranks", 2)), self.start(*self.site(1, address))]
+        self.wait_for("step of site 1", lambda: self.recorded_steps("site-1") > 0)
+        sites[1].send_signal(signal.SIGSTOP)
+        self.wait_for("wait of site 0", lambda: self.recorded_steps("site-0") == 999)
+        sites[0].send_signal(signal.SIGTERM)
+        error, = self.end(sites[0], expect=3)
+        self.assertIn("stopped by request at step 1000, without the results of open rounds; ", error)
+        self.assertTrue((self.folder / "site-0/checkpoints/step-00001000/manifest.json").exists())
+        for process in (sites[1], hub):
+            process.kill()
+
+    def test_a_site_that_is_late_for_the_end(self):
+        """It ends with the weights of the others, and with a record of their validation loss."""
+        self.configure_sites(outer={"period": 1000, "timeout_s": 2}, train_steps=2000, scheduler={"type": "constant"},
+                             checkpoint={"save_interval": 0})
+        hub, address = self.rendezvous("--records", "rounds.jsonl")
+        sites = [self.start(*self.site(index, address)) for index in range(2)]
+        self.wait_for("step of site 1", lambda: self.recorded_steps("site-1") > 0)
+        sites[1].send_signal(signal.SIGSTOP)
+        self.wait_for_round([0], [1])
+        self.end(sites[0])
+        sites[1].send_signal(signal.SIGCONT)
+        self.assertIn("this site was late for the round", self.end(sites[1], hub)[0])
+        self.assert_equal_weights(2000, "site-0", "site-1")
+        last = [self.records(f"site-{index}")[-1] for index in range(2)]
+        self.assertEqual([record["step"] for record in last], [2000, 2000])
+        self.assertEqual(last[0]["validation_loss"], last[1]["validation_loss"])
+
+    def test_a_transfer_longer_than_the_timeout_of_ranks(self):
+        """The other ranks of a site wait for the first one as long as it waits for a slow link."""
+        self.configure_sites(outer={"period": 5, "timeout_s": 2}, train_steps=5)
+        hub, address = self.rendezvous("--records", "rounds.jsonl")
+        link, slow = self.slow_link(address, mbit=0.25)
+        began = time.monotonic()
+        sites = [self.start(*self.site(0, address)),
+                 self.start(*self.site(1, slow, "--ranks", 2, "--set", "comm.timeout=3"))]
+        self.end(*sites, hub)
+        self.assertGreater(time.monotonic() - began, 6, "no transfer is slow")
+        link.kill()
+        self.assert_equal_weights(5, "site-0", "site-1")
+
     def test_a_lost_rendezvous(self):
-        """Sites end where the rendezvous does, and the error says how to continue."""
+        """Sites save and end where the rendezvous does, and the error says how to continue."""
         self.configure_sites(outer={"period": 50}, train_steps=5000, scheduler={"type": "constant"},
-                             checkpoint={"save_interval": 50})
+                             checkpoint={"save_interval": 0})
         hub, address = self.rendezvous("--records", "rounds.jsonl")
         sites = [self.start(*self.site(index, address)) for index in range(2)]
         self.wait_for("third round", lambda: len(self.rounds()) > 2)

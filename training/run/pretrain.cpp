@@ -20,7 +20,6 @@
 #include "training/run/gemm_algorithm_file.h"
 #include "training/run/pretrain_run.h"
 #include "training/run/run_lineage.h"
-#include "training/sites/rendezvous.h"
 #include "transformer/checkpoint/checkpoint_model.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/formats/peft/peft_adapter.h"
@@ -92,20 +91,6 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
     device_.gpu->no_attention = "cuda.cudnn_attention is false";
   }
   device_.gpu->synchronous = config.cuda_synchronous;
-}
-
-std::unique_ptr<UpdateExchange> PretrainRun::open_exchange() {
-  if (!config_.outer.is_remote())
-    return std::make_unique<PeerExchange>(sites_.peers(), *state_.outer, ctx_);
-  HubAddress address;
-  agreed(group_, [&] {
-    if (group_.rank() == 0) address = hub_address(config_.outer);
-  });
-  auto exchange = std::make_unique<HubExchange>(group_, state_.data_site, *state_.outer,
-                                                state_.store, state_.whole.get(), address,
-                                                run_config_to_json(config_).dump(), ctx_);
-  hub_ = exchange.get();
-  return exchange;
 }
 
 // Opens the data of a fine-tuning run, which otherwise runs as pretraining does.
@@ -205,14 +190,7 @@ void PretrainRun::start_or_resume() {
     last_saved_ = position_.step;
     if (position_.consecutive_skips == 0) last_checkpoint_ = checkpoint;
   }
-  if (outer_ != nullptr) {
-    const int64_t step = outer_->begin(state_.weights(), outer_plan_, position_.step);
-    if (step < position_.step)
-      log_warning("the sites of the run are at step ", step, ": what this site has trained since, ",
-                  "up to step ", position_.step, ", is dropped");
-    if (step > position_.step) log_info("the sites of the run are at step ", step);
-    if (step != position_.step) move_to(step);
-  }
+  if (outer_ != nullptr) begin_rounds();
   agreed(group_, [&] {
     if (group_.rank() != 0) return;
     sweep_leftovers(config_.checkpoint.save);
@@ -300,59 +278,11 @@ void PretrainRun::start_step() {
   open.allocations = allocation_count();
 }
 
-// Ends and begins the rounds that are due after the newest step.
-void PretrainRun::run_outer_rounds() {
-  if (outer_->is_due(position_.step, config_.train_steps)) finish_steps(1);
-  const OuterRound round = outer_->after_step(position_.step, config_.train_steps);
-  if (round.fragments == 0) return;
-  if (group_.rank() == 0) warn_of_round(round);
-  open_steps_.back().round = {.ms = round.seconds * 1e3,
-                              .sent_bytes = round.sent_bytes,
-                              .update_norm = round.update_norm,
-                              .drift = round.drift};
-  if (round.newest_step <= position_.step) return;
-  finish_steps(0);  // before the position, by which later steps are due, is another
-  move_to(round.newest_step);
-}
-
-void PretrainRun::warn_of_round(const OuterRound& round) const {
-  for (const int site : round.left_out)
-    log_warning("step ", position_.step, ": the update of site ", site,
-                " is not finite and left out; the site continues from the shared weights");
-  for (const int site : round.absent)
-    log_warning("step ", position_.step, ": site ", site, " is absent from the round");
-  if (round.replaced)
-    log_warning("step ", position_.step, ": this site was late for the round and continues from ",
-                "the weights of the others, at step ", std::max(position_.step, round.newest_step));
-}
-
-// Continues after step number `step` of the run.
-void PretrainRun::move_to(int64_t step) {
-  position_.step = step;
-  position_.consumed_samples = checked_mul(step, config_.train_batch_size);
-  last_saved_ = -1;  // a checkpoint of this step, if there is one, is of other weights
-}
-
 // Calls use() with the weights that all sites share, for evaluations and checkpoints.
 template <class Use>
 void PretrainRun::with_shared_weights(const Use& use) {
   if (outer_ == nullptr) return use();
   outer_->with_shared_weights(use);
-}
-
-// Result of a step with the mean of the losses of all sites of this job, and the most skipped steps
-// in a row of one. Collective over these sites.
-StepResult PretrainRun::over_sites(StepResult result) {
-  if (hub_ != nullptr) hub_->add_loss(result.loss);
-  if (sites_.position().size == 1) return result;
-  const bool counts = std::isfinite(result.loss);  // a site that skips does not hide the others
-  const auto tokens = static_cast<double>(counts ? std::max<int64_t>(1, result.valid_tokens) : 0);
-  double sums[] = {counts ? result.loss * tokens : 0.0, tokens};
-  sites_.peers().all_reduce(Tensor(sums, DType::kF64, Shape{2}));
-  if (sums[1] > 0) result.loss = sums[0] / sums[1];
-  result.consecutive_skips =
-      sites_.peers().all_reduce_scalar(result.consecutive_skips, ReduceOp::kMax);
-  return result;
 }
 
 // Reads results until at most `open` steps are open.
@@ -569,31 +499,38 @@ ExitCode PretrainRun::run() {
   peak_tflops_ = peak_of_rank();
 
   signals_.training_begins(world_);
-  while (position_.step < config_.train_steps) {
-    start_step();
-    if (outer_ != nullptr) run_outer_rounds();
-    const bool last = position_.step >= config_.train_steps;
-    open_steps_.back().profile = profile_;
-    if (world_.size() > 1) traffic_metrics_.add(world_, open_steps_.back().sent);
-    const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);
-    // Saving and evaluation need the model after this step, so all open steps are finished first.
-    const bool read = saves || due(config_.eval_interval, position_.step);
-    finish_steps(read ? 0 : step_.max_open() - 1);
-    const StopRequest request = agreed_request();
-    if (saves || request != StopRequest::kNone) {
-      finish_steps(0);
-      save_if_finite(request);
-    }
-    if (request == StopRequest::kSaveAndStop && !last) {
-      log_info("stopped by request at step ", position_.step, "; continue with --resume auto");
-      if (hub_ != nullptr) hub_->leave(false);
-      return ExitCode::kStoppedSaved;
-    }
+  try {
+    while (position_.step < config_.train_steps)
+      if (train_step()) return ExitCode::kStoppedSaved;
+    if (hub_ == nullptr) return ExitCode::kDone;
+    if (last_saved_ < 0) save();  // the other sites were at the end when this one joined
+  } catch (const WaitEnded& wait) {
+    return stop_without_rounds(wait);
   }
-  if (hub_ == nullptr) return ExitCode::kDone;
-  if (last_saved_ < 0) save();  // the other sites were at the end when this one joined
   hub_->leave(true);
   return ExitCode::kDone;
+}
+
+bool PretrainRun::train_step() {
+  start_step();
+  if (outer_ != nullptr) run_outer_rounds();
+  const bool last = position_.step >= config_.train_steps;
+  open_steps_.back().profile = profile_;
+  if (world_.size() > 1) traffic_metrics_.add(world_, open_steps_.back().sent);
+  const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);
+  // Saving and evaluation need the model after this step, so all open steps are finished first.
+  const bool read = saves || due(config_.eval_interval, position_.step);
+  finish_steps(read ? 0 : step_.max_open() - 1);
+  const StopRequest request = agreed_request();
+  stops_ = request == StopRequest::kSaveAndStop;
+  if (saves || request != StopRequest::kNone) {
+    finish_steps(0);
+    save_if_finite(request);
+  }
+  if (!stops_ || last) return false;
+  log_info("stopped by request at step ", position_.step, "; continue with --resume auto");
+  if (hub_ != nullptr) hub_->leave(false);
+  return true;
 }
 
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,

@@ -56,9 +56,13 @@ class PretrainRun {
   void start_or_resume();
   void start_step();
   std::unique_ptr<UpdateExchange> open_exchange();
+  void begin_rounds();
   void run_outer_rounds();
   void warn_of_round(const OuterRound& round) const;
   void move_to(int64_t step);
+  // One step, its rounds, and what is due after it. Returns whether the run stops by request.
+  bool train_step();
+  ExitCode stop_without_rounds(const WaitEnded& wait);
   StepResult over_sites(StepResult result);
   template <class Use>
   void with_shared_weights(const Use& use);
@@ -119,6 +123,7 @@ class PretrainRun {
   int64_t last_saved_ = -1;
   std::string last_checkpoint_;  // newest one whose last step was not skipped; empty: none
   std::string first_bad_;        // name of the first non-finite gradient of the last skipped step
+  bool stops_ = false;           // after this step, by request
   bool save_waits_ = false;      // a save is due at the next step that is not skipped
   double peak_tflops_ = 0;       // peak of this rank's device
   int64_t parameters_ = 0;       // of the whole model

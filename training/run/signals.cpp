@@ -90,6 +90,8 @@ SignalRequests::~SignalRequests() {
   g_previous.clear();
 }
 
+StopRequest SignalRequests::pending() const { return static_cast<StopRequest>(g_request.load()); }
+
 StopRequest SignalRequests::take() { return static_cast<StopRequest>(g_request.exchange(0)); }
 
 }  // namespace trireme

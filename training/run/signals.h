@@ -29,7 +29,8 @@ class SignalRequests {
   SignalRequests(const SignalRequests&) = delete;
   SignalRequests& operator=(const SignalRequests&) = delete;
   void training_begins(World& world);  // installs the other handlers
-  StopRequest take();  // returns and clears the strongest request since the last call
+  StopRequest take();           // returns and clears the strongest request since the last call
+  StopRequest pending() const;  // the same without clearing it
 };
 
 }  // namespace trireme

@@ -18,6 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLeaving{5000};  // for the last message
 constexpr auto kAwaited = std::chrono::seconds(1);
+constexpr auto kStopping = std::chrono::seconds(5);  // for results that arrive before a stop
 
 std::unique_ptr<ControlChannel> connect(const HubAddress& hub, int site) try {
   const ControlAddress address = ControlAddress::tcp(hub.host, hub.port, hub.secret, kSitePeers);
@@ -32,6 +33,9 @@ std::unique_ptr<ControlChannel> connect(const HubAddress& hub, int site) try {
                      ": ", e.what(), "; check that it runs there, with the secret of this site"),
               ExitCode::kLostRank);
 }
+
+// Event that ends the waits of all ranks.
+Json ended(const std::string& why, ExitCode code) { return {{"ended", why}, {"code", code}}; }
 
 template <class Header>
 Header header_of(const Message& message, int64_t payload) {
@@ -49,7 +53,7 @@ Header header_of(const Message& message, int64_t payload) {
 
 HubExchange::HubExchange(Communicator& ranks, GroupCoord site, OuterState& pieces,
                          const ParameterStore& store, WholeModel* whole, const HubAddress& hub,
-                         std::string join_text, Ctx& ctx)
+                         std::string join_text, Ctx& ctx, std::function<bool()> stops)
     : ranks_(ranks),
       site_(site),
       pieces_(pieces),
@@ -57,51 +61,49 @@ HubExchange::HubExchange(Communicator& ranks, GroupCoord site, OuterState& piece
       join_text_(std::move(join_text)),
       ctx_(ctx),
       weights_(ranks, pieces, store, whole, ctx),
-      hub_(hub) {}
+      hub_(hub),
+      stops_(std::move(stops)) {}
 
 HubExchange::~HubExchange() = default;
 
-void HubExchange::fail_lost(const std::string& why) const {
-  throw Error(concat("the rendezvous of the sites at ", where(), " is lost (", why,
+// The next message of the hub; absent: none for a while. On rank 0.
+std::optional<Message> HubExchange::receive() {
+  const Clock::time_point begin = Clock::now();
+  std::optional<Arrival> arrival = inbox_.wait_until(begin + kAwaited);
+  waited_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  if (!arrival) return {};
+  if (arrival->message) return std::move(arrival->message);
+  throw Error(concat("the rendezvous of the sites at ", where(), " is lost (", arrival->loss,
                      "): start it again, then this site with --resume auto"),
               ExitCode::kLostRank);
 }
 
-// Returns the next message of one of two kinds, for this fragment (-1: any). Rank 0 only.
-Message HubExchange::await(SiteMessage one, SiteMessage other, int fragment) {
-  const auto is_awaited = [&](const Message& m) {
-    return (m.is(one) || m.is(other)) &&
-           (fragment < 0 || m.number == static_cast<uint64_t>(fragment));
-  };
-  const Clock::time_point begin = Clock::now();
-  for (;;) {
-    const auto found = std::ranges::find_if(early_, is_awaited);
-    if (found != early_.end()) {
-      Message message = std::move(*found);
-      auto obsolete = found;
-      if (message.is(SiteMessage::kReplace)) {
-        obsolete = early_.begin();
-        for (auto m = obsolete; m != found; ++m)
-          in_snapshot_.push_back(static_cast<int>(m->number));
-      }
-      early_.erase(obsolete, found + 1);
-      waited_ += std::chrono::duration<double>(Clock::now() - begin).count();
-      return message;
+std::string HubExchange::refusal(const Message& message) const {
+  return concat(
+      "the rendezvous at ", where(), " refuses site ", site_.index, ": ",
+      std::string(reinterpret_cast<const char*>(message.payload.data()), message.payload.size()));
+}
+
+// Whether the site has been asked to stop a while ago.
+bool HubExchange::waits_no_longer() {
+  if (!stops_ || !stops_()) return false;
+  if (!stops_since_) stops_since_ = Clock::now();
+  return Clock::now() - *stops_since_ >= kStopping;
+}
+
+// News for all ranks, from next() on rank 0. The others wait in one collective for a few
+// seconds at most, however slow the link to the hub is. Collective.
+Json HubExchange::next_event(const std::function<Json()>& next) {
+  Json event;
+  if (leads()) try {
+      event = waits_no_longer() ? ended("stopped by request", ExitCode::kStoppedSaved) : next();
+    } catch (const Error& e) {
+      event = ended(e.what(), ExitCode::kLostRank);
     }
-    if (!loss_.empty()) fail_lost(loss_);
-    std::optional<Arrival> arrival = inbox_.wait_until(Clock::now() + kAwaited);
-    if (!arrival) continue;
-    if (!arrival->message) {
-      loss_ = arrival->loss;
-      continue;
-    }
-    if (arrival->message->is(SiteMessage::kRefuse)) {
-      const Bytes& text = arrival->message->payload;
-      fail_input("the rendezvous at ", where(), " refuses site ", site_.index, ": ",
-                 std::string(reinterpret_cast<const char*>(text.data()), text.size()));
-    }
-    early_.push_back(std::move(*arrival->message));
-  }
+  constexpr auto kReplace = Json::error_handler_t::replace;  // bytes that are not UTF-8
+  event = Json::parse(ranks_.broadcast_string(event.dump(-1, ' ', false, kReplace), 0));
+  if (!event.contains("ended")) return event;
+  throw WaitEnded(event["ended"].get<std::string>(), event["code"].get<ExitCode>());
 }
 
 // State of a fragment (WholeModel), on rank 0. Collective.
@@ -133,22 +135,26 @@ std::vector<Tensor OuterState::Unit::*> HubExchange::arrays() const {
   return {&OuterState::Unit::shared};
 }
 
-void HubExchange::check_snapshot(const Message& message) const {
+// Whether the message has the states of a snapshot besides its header.
+bool HubExchange::has_states(const Message& message) const {
+  const bool has = std::ssize(message.payload) > static_cast<int64_t>(sizeof(SnapshotHeader));
   int64_t states = 0;
-  for (int f = 0; f < pieces_.config().fragments; ++f) states += whole_->state_bytes(f);
+  for (int f = 0; has && f < pieces_.config().fragments; ++f) states += whole_->state_bytes(f);
   header_of<SnapshotHeader>(message, states);
+  return has;
 }
 
-// Shared weights and momentum of all ranks and fragments = a checked snapshot on rank 0.
+// Shared weights and momentum of all ranks and fragments = the last snapshot, which has its states.
 // Collective.
-void HubExchange::write_snapshot(const Message& message) {
-  std::span<const std::byte> rest = message.payload;
+void HubExchange::write_snapshot() {
+  std::span<const std::byte> rest = snapshot_.payload;
   if (leads()) rest = rest.subspan(sizeof(SnapshotHeader));
   for (int f = 0; f < pieces_.config().fragments; ++f) {
     const size_t bytes = leads() ? static_cast<size_t>(whole_->state_bytes(f)) : 0;
     write_state(f, rest.first(bytes));
     rest = rest.subspan(bytes);
   }
+  snapshot_ = {};
 }
 
 // The text of a join message: the configuration, and a checksum of the states.
@@ -162,34 +168,44 @@ void HubExchange::send_join(int64_t step, const States& states) {
                  std::make_shared<Bytes>(bytes, bytes + text.size()));
 }
 
-Message HubExchange::await_start(const States& states) {
-  Message message = await(SiteMessage::kDonate, SiteMessage::kStart, -1);
-  if (message.is(SiteMessage::kDonate)) {
+Json HubExchange::next_start(const States& states) {
+  std::optional<Message> message = receive();
+  if (!message) return Json::object();
+  if (message->is(SiteMessage::kRefuse)) return {{"refused", refusal(*message)}};
+  if (message->is(SiteMessage::kDonate)) {
     for (size_t f = 0; f < states.size(); ++f) channel_->send(SiteMessage::kState, f, states[f]);
-    message = await(SiteMessage::kStart, SiteMessage::kStart, -1);
+    return Json::object();
   }
-  if (!message.payload.empty()) check_snapshot(message);
-  return message;
+  if (!message->is(SiteMessage::kStart))
+    throw BadMessage(concat("the hub sent a message of kind ", message->kind, " before the start"));
+  const bool replaced = !message->payload.empty() && has_states(*message);
+  const auto step = static_cast<int64_t>(message->number);
+  snapshot_ = std::move(*message);
+  return {{"step", step}, {"replaced", replaced}};
 }
 
 UpdateExchange::Start HubExchange::join(int64_t step) {
   States states;
   for (int f = 0; f < pieces_.config().fragments; ++f) states.push_back(read_state(f));
-  Message message;
   agreed(ranks_, [&] {
     if (!leads()) return;
     channel_ = std::make_unique<AsyncChannel>(connect(hub_, site_.index), inbox_, 0);
     send_join(step, states);
-    message = await_start(states);
   });
+  Json start;
+  while (!start.contains("step")) {
+    start = next_event([&] { return next_start(states); });
+    if (!start.contains("refused")) continue;
+    agreed(ranks_, [&] {
+      if (leads()) fail_input(start["refused"].get<std::string>());
+    });
+  }
   states.clear();
-  Start start;
-  start.step = ranks_.all_reduce_scalar(static_cast<int64_t>(message.number), ReduceOp::kMax);
-  start.replaced = ranks_.all_reduce_scalar(int64_t{!message.payload.empty()}, ReduceOp::kMax) != 0;
-  if (start.replaced) write_snapshot(message);
+  const Start from{start["step"].get<int64_t>(), start["replaced"].get<bool>()};
+  if (from.replaced) write_snapshot();
   since_ = Clock::now();
   waited_ = 0;
-  return start;
+  return from;
 }
 
 void HubExchange::send_update(int fragment, const OuterState::OpenRound& round) {
@@ -217,8 +233,8 @@ void HubExchange::start(int fragment, OuterState::OpenRound& round) {
 }
 
 // Update of the whole units = the sum that the hub has sent. Returns what the ranks must know.
-std::string HubExchange::take_sum(int fragment, const OuterState::OpenRound& round,
-                                  const Message& message) {
+Json HubExchange::take_sum(int fragment, const OuterState::OpenRound& round,
+                           const Message& message) {
   const int64_t codes = whole_->code_bytes(fragment);
   const auto reports = static_cast<int64_t>(round.report.size());
   const auto header = header_of<SumHeader>(message, reports * int64_t{sizeof(double)} + codes);
@@ -229,24 +245,51 @@ std::string HubExchange::take_sum(int fragment, const OuterState::OpenRound& rou
   const std::span<const std::byte> rest = std::span(message.payload).subspan(sizeof header);
   std::memcpy(report.data(), rest.data(), report.size() * sizeof(double));
   whole_->decode(fragment, round.begun, rest.subspan(report.size() * sizeof(double)), false);
-  return Json{{"report", report}}.dump();
+  return {{"report", report}};
 }
 
-std::string HubExchange::take_answer(int fragment, const OuterState::OpenRound& round,
-                                     const Message& message) {
-  if (message.is(SiteMessage::kSum)) return take_sum(fragment, round, message);
-  check_snapshot(message);
+Json HubExchange::take_replacement(Message message) {
+  const bool states = has_states(message);
+  std::vector<int> included;
+  if (states)
+    for (const auto& [fragment, sum] : std::exchange(sums_, {})) included.push_back(fragment);
   SnapshotHeader header;
   std::memcpy(&header, message.payload.data(), sizeof header);
-  return Json{{"newest", header.step}, {"included", std::exchange(in_snapshot_, {})}}.dump();
+  Json event{{"replaced", static_cast<int>(message.number)},
+             {"newest", header.step},
+             {"states", states},
+             {"included", included}};
+  snapshot_ = std::move(message);
+  return event;
 }
 
-// The snapshot includes the round of this fragment and of those in `included`.
-void HubExchange::mark_replaced(int fragment, const std::vector<int>& included, int64_t newest) {
+// The next event in a wait for the round of a fragment. On rank 0.
+Json HubExchange::next_answer(int fragment, const OuterState::OpenRound& round) {
+  if (const auto sum = sums_.extract(fragment); !sum.empty())
+    return take_sum(fragment, round, sum.mapped());
+  std::optional<Message> message = receive();
+  if (!message) return Json::object();
+  if (message->is(SiteMessage::kRefuse)) throw Error(refusal(*message));
+  const bool is_sum = message->is(SiteMessage::kSum);
+  const auto its = static_cast<int>(message->number);
+  if (message->number >= pieces_.open.size() || sums_.contains(its) ||
+      !(is_sum || message->is(SiteMessage::kReplace)))
+    throw BadMessage(concat("the hub sent a message of kind ", message->kind, " and number ",
+                            message->number, ", which does not fit here"));
+  if (!is_sum) return take_replacement(std::move(*message));
+  if (its == fragment) return take_sum(fragment, round, *message);
+  sums_[its] = std::move(*message);
+  return Json::object();
+}
+
+// The weights of the run include the round of a fragment, and if they have just been sent as
+// `included` says, all rounds whose sums came before.
+void HubExchange::mark_replaced(int fragment, int64_t newest,
+                                const std::optional<std::vector<int>>& included) {
   for (int f = 0; f < pieces_.config().fragments; ++f) {
     OuterState::OpenRound& round = pieces_.open[static_cast<size_t>(f)];
-    const bool is_included = f == fragment || std::ranges::count(included, f) > 0;
-    if (round.begun < 0 || !(round.summed || is_included)) continue;
+    const bool is_included = included && (round.summed || std::ranges::count(*included, f) > 0);
+    if (round.begun < 0 || !(f == fragment || is_included)) continue;
     round.summed = round.replaced = true;
     round.newest = newest;
     round.report.assign(round.report.size(), OuterState::kAbsent);
@@ -256,22 +299,17 @@ void HubExchange::mark_replaced(int fragment, const std::vector<int>& included, 
 
 void HubExchange::finish(int fragment, OuterState::OpenRound& round) {
   if (ctx_.planning()) return;
-  Message message;     // on rank 0
-  std::string answer;  // for all ranks
-  if (leads()) try {
-      message = await(SiteMessage::kSum, SiteMessage::kReplace, fragment);
-      answer = take_answer(fragment, round, message);
-    } catch (const Error& e) {
-      answer = Json{{"lost", e.what()}}.dump();
-    }
-  const Json json = Json::parse(ranks_.broadcast_string(answer, 0));
-  if (json.contains("lost")) throw Error(json["lost"].get<std::string>(), ExitCode::kLostRank);
-  if (json.contains("newest")) {
-    mark_replaced(fragment, json["included"].get<std::vector<int>>(),
-                  json["newest"].get<int64_t>());
-    return write_snapshot(message);
+  Json event;
+  while (!event.contains("report") && !round.replaced) {
+    event = next_event([&] { return next_answer(fragment, round); });
+    if (!event.contains("replaced")) continue;
+    std::optional<std::vector<int>> included;
+    if (event["states"].get<bool>()) included = event["included"].get<std::vector<int>>();
+    mark_replaced(event["replaced"].get<int>(), event["newest"].get<int64_t>(), included);
+    if (included) write_snapshot();
   }
-  round.report = json["report"].get<std::vector<double>>();
+  if (round.replaced) return;
+  round.report = event["report"].get<std::vector<double>>();
   weights_.scatter(fragment, &OuterState::Unit::update, &OuterState::Unit::update);
 }
 

@@ -22,7 +22,7 @@ constexpr milliseconds kEnding{2000};         // for the last messages of the hu
 constexpr std::chrono::seconds kRefused{10};  // for a peer to read why it is refused
 constexpr double kFirstTimeout = 60;          // of channels before a run has set its own
 constexpr size_t kMaxPeers = 1024;
-constexpr double kMinDonated = 1 << 20;  // bytes per second of the weights that a run starts from
+constexpr double kMinDonated = 1 << 17;  // bytes per second of the weights that a run starts from
 
 std::string text_of(const Message& message) {
   return {reinterpret_cast<const char*>(message.payload.data()), message.payload.size()};
@@ -315,7 +315,7 @@ void SiteHub::take_weights(int number, const Message& message) {
 std::shared_ptr<const Bytes> SiteHub::snapshot() {
   if (std::shared_ptr<const Bytes> current = snapshot_.lock()) return current;
   const WholeModel& model = *run_.model;
-  const SnapshotHeader header{book_->newest_step()};
+  const SnapshotHeader header = snapshot_header();
   int64_t states = 0;
   for (int f = 0; f < model.fragments(); ++f) states += model.state_bytes(f);
   auto bytes = std::make_shared<Bytes>(sizeof header + static_cast<size_t>(states));
@@ -363,7 +363,7 @@ void SiteHub::take_update(int number, Message& message) {
   if (std::ssize(closed_rounds_) + 2 < static_cast<int64_t>(peer.channel->unsent()))
     throw BadMessage(concat("site ", peer.site, " sends updates but reads no results"));
   // Sent before the site has got the snapshot.
-  if (header.step <= peer.step) return replace(peer, fragment);
+  if (header.step <= peer.step) return void(replace(peer, fragment));
   int64_t& sent = peer.sent[message.number];
   if (!(header.squares >= 0 && header.squares < kMaxEncodedSquares) ||
       header.step != next_round(std::max(peer.step, sent), fragment))
@@ -374,7 +374,7 @@ void SiteHub::take_update(int number, Message& message) {
     case RoundBook::Arrival::kInvalid:
       throw BadMessage(
           concat("site ", peer.site, " sent an update of step ", header.step, " out of order"));
-    case RoundBook::Arrival::kLate: return replace(peer, fragment);
+    case RoundBook::Arrival::kLate: return void(replace(peer, fragment));
     case RoundBook::Arrival::kAccepted: break;
   }
   sent = header.step;
@@ -382,15 +382,25 @@ void SiteHub::take_update(int number, Message& message) {
   round.updates[peer.site] = {number, header, std::move(message.payload)};
 }
 
-// The round of a site has closed without it: it continues from the current weights.
-void SiteHub::replace(Peer& peer, int fragment) {
-  peer.channel->send(SiteMessage::kReplace, static_cast<uint64_t>(fragment), snapshot());
+// The round of a site has closed without it: it continues from the current weights, which it gets
+// unless they have been sent to it for another fragment. Returns the bytes that are sent.
+int64_t SiteHub::replace(Peer& peer, int fragment) {
+  std::shared_ptr<const Bytes> message;
+  if (peer.rounds == closed_rounds_) {
+    const SnapshotHeader header = snapshot_header();
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&header);
+    message = std::make_shared<Bytes>(bytes, bytes + sizeof header);
+  } else {
+    message = snapshot();
+  }
+  peer.channel->send(SiteMessage::kReplace, static_cast<uint64_t>(fragment), message);
   peer.step = book_->newest_step();
   peer.rounds = closed_rounds_;
   book_->leave(peer.site);
   book_->join(peer.site, peer.step);
   log_warning("site ", peer.site, " was late for a round of fragment ", fragment,
               " and continues from the weights of step ", peer.step);
+  return std::ssize(*message);
 }
 
 void SiteHub::close_due() {
@@ -466,8 +476,7 @@ int64_t SiteHub::send_sum(const RoundBook::Closed& closed, const Round& round,
     if (found == peers_.end() || found->second.place != Place::kMember) continue;
     Peer& peer = found->second;
     if (peer.rounds[fragment] + 1 < closed_rounds_[fragment]) {
-      replace(peer, closed.fragment);
-      bytes += std::ssize(*snapshot());
+      bytes += replace(peer, closed.fragment);
       continue;
     }
     peer.channel->send(SiteMessage::kSum, fragment, message);

@@ -105,7 +105,7 @@ class SiteHub {
   void make_member(Peer& peer, int64_t step, std::shared_ptr<const Bytes> snapshot);
   int64_t next_round(int64_t after, int fragment) const;
   void take_update(int number, Message& message);
-  void replace(Peer& peer, int fragment);
+  int64_t replace(Peer& peer, int fragment);
   void close_due();
   void close(const RoundBook::Closed& closed);
   void add_updates(const RoundBook::Closed& closed, Round& round, std::vector<double>& report);
@@ -116,6 +116,7 @@ class SiteHub {
   int64_t send_sum(const RoundBook::Closed& closed, const Round& round,
                    const std::shared_ptr<const Bytes>& message);
   HubRound describe(const Round& round, const std::vector<double>& report) const;
+  SnapshotHeader snapshot_header() const { return {book_->newest_step()}; }
   std::shared_ptr<const Bytes> snapshot();
   int count(Place place) const;
   bool is_over() const;

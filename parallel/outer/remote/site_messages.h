@@ -10,7 +10,8 @@
 //                 start   number: step to train from; a snapshot, or nothing if the site has these
 //                         weights
 //                 sum     number: fragment; SumHeader, report, and the codes of the units' sums
-//                 replace number: fragment whose round has closed without the site; a snapshot
+//                 replace number: fragment whose round has closed without the site; a snapshot, or
+//                         its header if the site has got these weights
 //
 // A snapshot is a SnapshotHeader and the states of all fragments, after all rounds whose results
 // the hub has sent before, and before those whose results it sends later. A site that has skipped

@@ -139,13 +139,14 @@ struct SiteOptions {
   double added = 0;  // to these
   int64_t last_step = kSiteSteps;
   double timeout_s = kLongTimeout;
+  int64_t shown_after = 0;             // step after which SiteEnd::shown is read
   std::function<void()> started = {};  // after the hub's start message
   // Called on each rank before a step. If it returns true, the next update is not finite.
   std::function<bool(int64_t step)> before = {};
 };
 
 struct SiteEnd {
-  std::vector<double> weights;
+  std::vector<double> weights, shown;  // own, and shared ones
   int64_t started_at = -1;
   std::vector<int64_t> steps;      // that it has taken
   std::vector<OuterRound> rounds;  // that ended
@@ -154,6 +155,16 @@ struct SiteEnd {
 
 inline double site_change(int site, int64_t step, int64_t i) {
   return static_cast<double>((i * 7919 + step * 104729 + site * 1299709) % 2003 - 1001) / 8192;
+}
+
+// Without the padding between parameters.
+inline std::vector<double> weights_of(const ParameterStore& store) {
+  std::vector<double> weights;
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const std::vector<double> parameter = to_doubles(store.value(h));
+    weights.insert(weights.end(), parameter.begin(), parameter.end());
+  }
+  return weights;
 }
 
 // Trains a rank: every step changes the weights by numbers that depend on the site.
@@ -175,11 +186,10 @@ inline SiteEnd train_site(OuterSync& sync, ParameterStore& store, const ArenaPla
     OuterRound round = sync.after_step(step, kSiteSteps);
     step = std::max(step, round.newest_step);
     if (round.fragments > 0) end.rounds.push_back(std::move(round));
+    if (step == options.shown_after)
+      sync.with_shared_weights([&] { end.shown = weights_of(store); });
   }
-  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {  // without the padding between them
-    const std::vector<double> parameter = to_doubles(store.value(h));
-    end.weights.insert(end.weights.end(), parameter.begin(), parameter.end());
-  }
+  end.weights = weights_of(store);
   return end;
 }
 

@@ -101,6 +101,28 @@ TEST(SiteAbsence, RestartedSiteGetsTheCurrentWeights) {
     EXPECT_EQ(round.absent, round.step == 6 ? (Sites{2}) : (Sites{})) << round.step;
 }
 
+// Site 1 holds the run open after the last round, which has closed without it.
+TEST(SiteAbsence, SiteJoinsAtTheEnd) {
+  const OuterConfig config = remote_config(3);
+  HubThread hub(config, kShortTimeout);
+  std::latch started(2);
+  Gate joined;
+  const auto arrive = [&] { started.arrive_and_wait(); };
+  std::vector<std::future<SiteEnd>> sites;
+  sites.push_back(start_site(config, 0, hub, {.started = arrive}));
+  sites.push_back(start_site(config, 1, hub, {.started = arrive, .before = [&](int64_t step) {
+                                                if (step == 12) joined.pass();
+                                                return false;
+                                              }}));
+  hub.await_step(12);
+  sites.push_back(start_site(config, 2, hub, {.added = 5, .started = [&] { joined.open(); }}));
+  const std::vector<SiteEnd> ends = ends_of(sites);
+  EXPECT_EQ(ends[2].started_at, 12);
+  EXPECT_TRUE(ends[2].steps.empty());
+  EXPECT_TRUE(ends[1].was_replaced());
+  EXPECT_TRUE(hub.has_ended());
+}
+
 TEST(SiteAbsence, SiteLeavesBeforeTheEnd) {
   const OuterConfig config = remote_config(3);
   HubThread hub(config);
