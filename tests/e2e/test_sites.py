@@ -178,6 +178,25 @@ class Sites(SitesTest):
         self.assertIn("site 2 is lost: ", self.end(hub)[0])
         self.assert_equal_weights(5000, "site-0", "site-1", "site-2")
 
+    def test_the_script_of_changing_sites(self):
+        script = [sys.executable, "-B", harness.SOURCE / "scripts/bench/changing_sites.py", "--trireme", harness.TRIREME,
+                  "--data", self.folder, "--out", self.folder / "out", "--sites", "2", "--changes", "2", "--steps", "12",
+                  "--period", "1"]
+
+        def run(*more):
+            return subprocess.run([*map(str, script), *more], capture_output=True, stdin=subprocess.DEVNULL, text=True,
+                                  timeout=240, check=False)
+
+        ran = run()
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertRegex(ran.stdout, r"\| without changes \| 0 \| 12 \| 2 to 2 \| [\d.]+ \| [\d.]+ \|\n"
+                                     r"\| with changes \| 2 \| 12 \| 1 to 2 \| [\d.]+ \| [\d.]+ \|\n")
+        for more, says in ((("--steps", "6"), "2 changes need more than 6 rounds, these are 6"), ((), "exists: give a new folder"),
+                           (("--sites", "1"), "--sites must be at least 2")):
+            refused = run(*more)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn(says, refused.stderr)
+
     def test_resumption_after_a_kill(self):
         """Sites that continue from checkpoints of one step, between two rounds, end with the bits of a run without a kill."""
         self.configure_sites(train_steps=400, checkpoint={"save_interval": 8, "keep_last": 100})
