@@ -7,6 +7,7 @@
 
 #include "commands/stop_signals.h"
 #include "engine/core/error.h"
+#include "parallel/comm/secret_file.h"
 #include "training/sites/rendezvous.h"
 
 namespace trireme {
@@ -24,7 +25,7 @@ void rendezvous(const RendezvousArguments& arguments) {
   StopSignals signals;
   Rendezvous hub({.host = address->host,
                   .port = address->port,
-                  .secret = read_site_secret(arguments.secret_file),
+                  .secret = read_secret_file(arguments.secret_file),
                   .records = arguments.records});
   std::printf("rendezvous of sites at %s\n", hub.address().c_str());
   std::fflush(stdout);

@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include "engine/io/input_file.h"
-#include "engine/observe/log.h"
 #include "parallel/comm/launcher_environment.h"
+#include "parallel/comm/secret_file.h"
 
 namespace trireme {
 namespace {
@@ -37,29 +35,12 @@ int number(const char* name, int lowest, int highest = 1 << 20) {
   return static_cast<int>(parsed);
 }
 
-constexpr size_t kMinSecret = 16, kMaxSecret = 4096;  // characters
-
 // Secret of a run over TCP; empty: none is set.
 std::string comm_secret() {
-  std::string secret = variable(kCommSecretVariable), from = kCommSecretVariable;
+  const std::string secret = variable(kCommSecretVariable);
   const std::string path = variable(kCommSecretFileVariable);
-  if (secret.empty() && path.empty()) return {};
-  if (secret.empty()) {
-    from = path;
-    std::error_code error;
-    const auto status = std::filesystem::status(path, error);
-    require_regular_file(path);
-    std::ifstream file(path);
-    if (!std::filesystem::is_regular_file(status) || !std::getline(file, secret))
-      fail_input("the file of the ranks' secret ", path, " (", kCommSecretFileVariable,
-                 ") cannot be read");
-    constexpr auto kOthers = std::filesystem::perms::others_read;
-    if ((status.permissions() & kOthers) != std::filesystem::perms::none)
-      log_warning("everyone on this machine may read the secret in ", path, ": chmod 600 ", path);
-  }
-  if (secret.size() < kMinSecret || secret.size() > kMaxSecret)
-    fail_input("the ranks' secret in ", from, " has ", secret.size(), " characters; give it ",
-               kMinSecret, " to ", kMaxSecret, ", such as the output of openssl rand -hex 32");
+  if (secret.empty()) return path.empty() ? path : read_secret_file(path);
+  check_secret_size(secret, kCommSecretVariable);
   return secret;
 }
 

@@ -363,7 +363,9 @@ class BadInput(SitesTest):
 
     def test_secrets(self):
         self.write("short", "abc\n")
-        for secret, says in (("none", "none"), ("short", "openssl rand -hex 32"), (".", "it is a directory")):
+        os.mkfifo(self.folder / "fifo")
+        for secret, says in (("none", "none"), ("short", "openssl rand -hex 32"), (".", "it is a directory"),
+                             ("fifo", "it is a FIFO")):
             for command in (self.site(0, "127.0.0.1:1", secret=secret, run=f"run-{secret}"),
                             ("rendezvous", "--secret-file", secret)):
                 self.fails(*command, expect=2, says=[says])
@@ -372,7 +374,7 @@ class BadInput(SitesTest):
     def test_a_secret_that_is_made_as_the_error_says(self):
         self.write("short", "abc\n")
         self.fails("rendezvous", "--secret-file", "short", expect=2,
-                   says=["the secret in short has 3 characters", "write one with: openssl rand -hex 32"])
+                   says=["the secret in short has 3 characters; give it 16 to 4096, such as the output of openssl rand -hex 32"])
         self.trireme("rand", "-hex", "-out", "secret", "32", program="openssl")
         hub, address = self.rendezvous()
         self.end(*[self.start(*self.site(index, address)) for index in range(2)], hub)

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/io/input_file.h"
 #include "engine/io/strict_json.h"
 #include "engine/observe/log.h"
 #include "engine/observe/progress.h"
+#include "parallel/comm/secret_file.h"
 #include "training/config/outer.h"
 #include "training/step/train_step.h"
 
@@ -66,25 +66,12 @@ void add_difference(const std::string& path, const Json* first, const Json* othe
 
 }  // namespace
 
-std::string read_site_secret(const std::string& path) {
-  require_regular_file(path);
-  std::ifstream file(path);
-  std::string secret;
-  if (!file || !std::getline(file, secret))
-    fail_input("cannot read the secret of the sites in \"", path,
-               "\"; write one with: openssl rand -hex 32");
-  if (secret.size() < ControlAddress::kMinSecret)
-    fail_input("the secret in ", path, " has ", secret.size(), " characters, expected at least ",
-               ControlAddress::kMinSecret, "; write one with: openssl rand -hex 32");
-  return secret;
-}
-
 HubAddress hub_address(const OuterConfig& outer) {
   const auto parts = host_and_port(outer.rendezvous);
   TRIREME_CHECK(parts.has_value(), "rendezvous ", outer.rendezvous);
   return {.host = parts->host,
           .port = parts->port,
-          .secret = read_site_secret(outer.secret_file),
+          .secret = read_secret_file(outer.secret_file),
           .connect_s = outer.timeout_s,
           .timeout_s = outer.timeout_s};
 }

@@ -11,11 +11,7 @@
 
 namespace trireme {
 
-// Secret in the first line of a file. InputError if it cannot be read or is shorter than 16
-// characters.
-std::string read_site_secret(const std::string& path);
-
-// Address of the rendezvous of a site's configuration. Reads the secret; InputError as above.
+// Address of the rendezvous of a site's configuration. Reads the secret (read_secret_file()).
 HubAddress hub_address(const OuterConfig& outer);
 
 // Keys in which the run of another site differs from the first one's, with both values; empty:

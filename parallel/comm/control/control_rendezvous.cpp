@@ -16,6 +16,7 @@
 #include "engine/observe/log.h"
 #include "parallel/comm/control/records.h"
 #include "parallel/comm/rank_state.h"
+#include "parallel/comm/secret_file.h"
 #include "parallel/comm/transport/shared_secret.h"
 #include "parallel/comm/transport/tcp_address.h"
 
@@ -146,9 +147,9 @@ void check_port(int port, int min, const ControlPeers& peers) {
 }
 
 void check_secret(const std::string& secret, const ControlPeers& peers) {
-  if (secret.size() < ControlAddress::kMinSecret)
+  if (secret.size() < kMinSecret)
     fail_input("the secret of the ", peers.all, "' control channel has ", secret.size(),
-               " characters, expected at least ", ControlAddress::kMinSecret,
+               " characters, expected at least ", kMinSecret,
                "; give a longer one, such as the output of openssl rand -hex 32");
 }
 

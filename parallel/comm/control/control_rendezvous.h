@@ -49,10 +49,9 @@ struct HostAndPort {
 std::optional<HostAndPort> host_and_port(const std::string& text);
 
 struct ControlAddress {
-  static constexpr size_t kMinSecret = 16;
-
-  std::string where;   // "unix:NAME" or "tcp:HOST:PORT"
-  std::string secret;  // at least kMinSecret characters; 64 hexadecimal digits if make_secret()'s
+  std::string where;  // "unix:NAME" or "tcp:HOST:PORT"
+  // At least kMinSecret characters (secret_file.h); 64 hexadecimal digits if make_secret()'s.
+  std::string secret;
 
   // Address of a listener with a fixed port and a secret that a user has chosen. InputError if the
   // secret is too short or there is no such port.

@@ -1,7 +1,6 @@
-// Secret of sites, and the keys in which their runs may differ.
+// Address of a rendezvous, and the keys in which the runs of sites may differ.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "tests/support/scratch_directory.h"
@@ -13,43 +12,6 @@ using test::joined;
 using test::read;
 
 namespace {
-
-class SiteSecret : public ::testing::Test {
- protected:
-  std::string written(const std::string& text) const {
-    const std::string path = folder_ / "secret";
-    std::ofstream(path) << text;
-    return path;
-  }
-  static std::string problem(const std::string& path) {
-    try {
-      read_site_secret(path);
-    } catch (const InputError& e) {
-      return e.what();
-    }
-    return "";
-  }
-  test::ScratchDirectory folder_;
-};
-
-TEST_F(SiteSecret, IsTheFirstLine) {
-  EXPECT_EQ(read_site_secret(written("0123456789abcdef")), "0123456789abcdef");
-  EXPECT_EQ(read_site_secret(written("0123456789 abcdef\nmore\n")), "0123456789 abcdef");
-}
-
-TEST_F(SiteSecret, RefusesShortOnesAndWhatIsNoFile) {
-  const std::string path = written("0123456789abcde\n0123456789abcdef\n");
-  EXPECT_EQ(
-      problem(path),
-      concat("the secret in ", path,
-             " has 15 characters, expected at least 16; write one with: openssl rand -hex 32"));
-  EXPECT_NE(problem(written("")).find("write one with: openssl rand -hex 32"), std::string::npos);
-  std::filesystem::remove(path);
-  EXPECT_EQ(problem(path), concat("cannot read the secret of the sites in \"", path,
-                                  "\"; write one with: openssl rand -hex 32"));
-  std::filesystem::create_directory(path);
-  EXPECT_NE(problem(path).find("it is a directory"), std::string::npos);
-}
 
 RunConfig site(int index, const std::vector<std::string>& more = {}, int ranks = 1) {
   return read(joined({"outer.sites=2", concat("outer.site=", index), "outer.rendezvous=host:29400",
@@ -87,8 +49,10 @@ TEST(SiteDifference, NamesKeysWithBothValues) {
             std::string::npos);
 }
 
-TEST_F(SiteSecret, IsPartOfTheAddress) {
-  const std::string secret = written("0123456789abcdef\n");
+TEST(HubAddress, HasTheSecret) {
+  const test::ScratchDirectory folder;
+  const std::string secret = folder / "secret";
+  std::ofstream(secret) << "0123456789abcdef\n";
   const HubAddress address = hub_address(
       site(1, {"outer.rendezvous=[::1]:29400", "outer.timeout_s=9", "outer.secret_file=" + secret})
           .outer);
