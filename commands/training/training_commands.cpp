@@ -1,13 +1,13 @@
 #include "commands/training/training_commands.h"
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <memory>
 #include <optional>
 
 #include "commands/command_line.h"
 #include "commands/connect.h"
 #include "commands/rank_options.h"
-#include "commands/stop_signals.h"
 #include "commands/training/key_flags.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
@@ -50,8 +50,19 @@ std::vector<std::string> command_of_a_site(const CommandLine& line) {
   return kept;
 }
 
+// Signal by which a request is passed on to a site; 0: none.
+int signal_of(StopRequest request) {
+  switch (request) {
+    case StopRequest::kNone: return 0;
+    case StopRequest::kSave: return SIGUSR1;
+    case StopRequest::kSaveAndStop: return SIGUSR2;
+  }
+  TRIREME_UNREACHABLE();
+}
+
 // Starts the sites of --sites, after the configuration of the first one has been checked.
 void run_sites(const TrainingArguments& args, const CLI::App& command, const CommandLine& line) {
+  SignalRequests signals;
   LocalSites sites{
       .sites = args.sites, .ranks = std::max(1, args.ranks), .command = command_of_a_site(line)};
   std::vector<std::string> overrides = with_key_flags(command, args.overrides);
@@ -60,8 +71,8 @@ void run_sites(const TrainingArguments& args, const CLI::App& command, const Com
   const RunConfig config = load_run_config(args.config, overrides, sites.ranks);
   sites.output_dir = config.output_dir;
   sites.divides_cores = config.threads_per_rank == 0;
-  const StopSignals signals;
-  const int code = run_local_sites(sites, StopSignals::count);
+  signals.runs_begin();
+  const int code = run_local_sites(sites, [&] { return signal_of(signals.take()); });
   if (code != 0) throw CLI::RuntimeError(code);
 }
 

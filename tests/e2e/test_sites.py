@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -142,18 +143,6 @@ class Sites(SitesTest):
         _, errors = self.pretrain("--sites", 2, expect=2)
         self.assertIn("output_dir run/site-0 holds another run", errors)
         self.assertIn("site 1 has ended with exit code 2", errors)
-
-    def test_stopped_sites_of_this_machine(self):
-        """SIGTERM reaches all sites, which save; --resume auto continues all."""
-        self.configure_sites(outer={"period": 50}, train_steps=3000, scheduler={"type": "constant"},
-                             checkpoint={"save_interval": 1000})
-        process = self.start("pretrain", "--config", "run.json", "--sites", 2)
-        self.wait_for("step of both sites", lambda: all(self.recorded_steps(f"run/site-{index}") > 60 for index in range(2)))
-        process.send_signal(signal.SIGTERM)
-        error, = self.end(process, expect=3)
-        self.assertEqual(error.count("continue with --resume auto"), 2, error)
-        self.pretrain("--sites", 2, "--resume", "auto")
-        self.assert_equal_weights(3000, "run/site-0", "run/site-1")
 
     def test_killed_and_late_sites(self):
         """The others continue without a site that is killed or late; it returns with the current weights."""
@@ -295,6 +284,110 @@ class Sites(SitesTest):
         sites = [self.start(*self.site(index, address, "--resume", "auto", "--set", "train_steps=2000")) for index in range(2)]
         self.end(*sites, hub)
         self.assert_equal_weights(2000, "site-0", "site-1")
+
+
+class SitesOfThisMachine(SitesTest):
+    """Signals to the process that starts the sites."""
+
+    def begin(self, *more):
+        """Sites in the middle of a run, and how many steps both have on record."""
+        shutil.rmtree(self.folder / "run", ignore_errors=True)
+        self.configure_sites(outer={"period": 50}, train_steps=300_000, scheduler={"type": "constant"},
+                             checkpoint={"save_interval": 0})
+        process = self.start("pretrain", "--config", "run.json", "--sites", 2, *more)
+        self.wait_for_both("step", lambda run: self.recorded_steps(run) > 4)
+        return process
+
+    def wait_for_both(self, what, holds):
+        self.wait_for(f"{what} of both sites", lambda: all(holds(f"run/site-{index}") for index in range(2)))
+
+    def saved_steps(self, run):
+        return sorted(path.parent.name for path in self.folder.glob(f"{run}/checkpoints/step-*/manifest.json"))
+
+    def expect_saved(self, process):
+        error, = self.end(process, expect=3)
+        self.assertEqual(error.count("stopped by request at step "), 2, error)
+        for index in range(2):
+            last = self.records(f"run/site-{index}")[-1]["step"]
+            self.assertEqual(self.saved_steps(f"run/site-{index}")[-1], f"step-{last:08d}")
+
+    def processes(self):
+        """Processes that run in self.folder."""
+        found = []
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{entry}/cwd") == os.path.realpath(self.folder):
+                    found.append(int(entry))
+            except OSError:
+                continue
+        return found
+
+    def test_sigterm_and_resumption(self):
+        """SIGTERM reaches all sites, which save; --resume auto continues all."""
+        process = self.begin()
+        process.send_signal(signal.SIGTERM)
+        self.expect_saved(process)
+        steps = max(self.recorded_steps(f"run/site-{index}") for index in range(2)) + 20
+        self.pretrain("--sites", 2, "--resume", "auto", "--set", f"train_steps={steps}")
+        self.assert_equal_weights(steps, "run/site-0", "run/site-1")
+
+    def test_signals(self):
+        """SIGUSR1 reaches all sites, which save and continue; so does each signal by which a run stops."""
+        for number in (signal.SIGUSR2, signal.SIGHUP, signal.SIGINT):
+            with self.subTest(number.name):
+                process = self.begin()
+                process.send_signal(signal.SIGUSR1)
+                self.wait_for_both("checkpoint", self.saved_steps)
+                self.assertIsNone(process.poll())
+                process.send_signal(number)
+                self.expect_saved(process)
+                self.assertTrue(all(len(self.saved_steps(f"run/site-{index}")) > 1 for index in range(2)))
+
+    def test_an_interrupt_of_sites_of_several_ranks(self):
+        """A terminal sends it to the process group, of which the sites are no part: they get it once."""
+        process = self.begin("--ranks", 2)
+        os.killpg(process.pid, signal.SIGINT)
+        self.expect_saved(process)
+
+    def test_a_signal_that_sites_get_twice(self):
+        """A scheduler sends it to all processes, so that a site gets it from there and from its parent."""
+        process = self.begin()
+        for pid in self.processes():
+            os.kill(pid, signal.SIGTERM)
+        self.expect_saved(process)
+
+    def test_a_closed_output(self):
+        process = self.begin("--set", "logging.log_interval=1")
+        process.stdout.close()
+        errors = process.stderr.read()
+        self.assertEqual(process.wait(timeout=240), 3, errors)
+        self.assertEqual(errors.count("stopped by request at step "), 2, errors)
+        for index in range(2):
+            self.assertEqual(len(self.saved_steps(f"run/site-{index}")), 1)
+
+    def test_no_site_outlives_its_parent(self):
+        """Neither its end by SIGKILL nor by a second interrupt."""
+        for more in ((), ("--ranks", 2)):
+            for name in ("SIGKILL", "SIGINT"):
+                with self.subTest(name, more=more):
+                    process = self.begin(*more)
+                    others = [pid for pid in self.processes() if pid != process.pid]
+                    self.assertGreaterEqual(len(others), 2)
+                    if name == "SIGINT":
+                        for pid in others:
+                            os.kill(pid, signal.SIGSTOP)  # they do not take up the first one
+                        process.send_signal(signal.SIGINT)
+                        self.wait_for("first interrupt", lambda: not self.is_pending(process.pid, signal.SIGINT))
+                        time.sleep(0.2)
+                    process.send_signal(getattr(signal, name))
+                    self.assertEqual(process.wait(timeout=60), -getattr(signal, name))
+                    self.wait_for("end of the sites", lambda: not self.processes())
+
+    @staticmethod
+    def is_pending(pid, number):
+        lines = (harness.Path(f"/proc/{pid}/status")).read_text().splitlines()
+        pending, = [int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:")]
+        return pending >> (number - 1) & 1
 
 
 class BadInput(SitesTest):

@@ -51,10 +51,14 @@ void on_termination_by_mpirun() {
       "the time to save");
 }
 
+bool is_default(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
+
 bool has_default_action(int signal) {
   struct sigaction now {};
   sigaction(signal, nullptr, &now);
-  return (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL;
+  return is_default(now);
 }
 
 void install(int signal) {
@@ -73,10 +77,19 @@ SignalRequests::SignalRequests() {
   install(SIGUSR2);
 }
 
-void SignalRequests::training_begins(World& world) {
+void SignalRequests::install_stops() {
   install(SIGINT);
   for (const int signal : {SIGHUP, SIGPIPE})
     if (has_default_action(signal)) install(signal);
+}
+
+void SignalRequests::runs_begin() {
+  install_stops();
+  install(SIGTERM);
+}
+
+void SignalRequests::training_begins(World& world) {
+  install_stops();
   const std::string launcher = detect_launcher().name;
   // srun sends SIGTERM only to end a job, not to the survivors of a lost rank.
   if (world.size() == 1 || launcher == "srun")
@@ -86,7 +99,11 @@ void SignalRequests::training_begins(World& world) {
 }
 
 SignalRequests::~SignalRequests() {
-  for (const auto& [signal, action] : g_previous) sigaction(signal, &action, nullptr);
+  for (auto& [signal, action] : g_previous) {
+    const bool is_request = signal != SIGINT && signal != SIGPIPE;
+    if (is_request && is_default(action)) action.sa_handler = SIG_IGN;
+    sigaction(signal, &action, nullptr);
+  }
   g_previous.clear();
 }
 

@@ -25,12 +25,19 @@ class SignalRequests {
   // Installs the handlers of SIGUSR1 and SIGUSR2. Construct early: their default action ends the
   // process.
   SignalRequests();
-  ~SignalRequests();  // restores the previous actions
+  // Restores the previous actions, but ignores requests whose default action would end the process:
+  // one that arrives twice must not replace the run's exit code.
+  ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;
   SignalRequests& operator=(const SignalRequests&) = delete;
   void training_begins(World& world);  // installs the other handlers
+  // The same for a process that starts runs and passes the requests on to them.
+  void runs_begin();
   StopRequest take();           // returns and clears the strongest request since the last call
   StopRequest pending() const;  // the same without clearing it
+
+ private:
+  static void install_stops();
 };
 
 }  // namespace trireme

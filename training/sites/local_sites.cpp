@@ -1,6 +1,7 @@
 #include "training/sites/local_sites.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,9 +74,15 @@ class ServedRendezvous {
   std::thread thread_;
 };
 
-// Exit codes of the children by process; waits for all.
-int wait_for_all(std::map<int, int>& site_of, const std::function<int()>& stops) {
-  int result = 0, passed_on = 0;
+bool has_lost_its_reader(int output) {
+  pollfd state{output, 0, 0};
+  return poll(&state, 1, 0) > 0 && (state.revents & POLLERR) != 0;
+}
+
+// Waits for all children, and passes signals on to them. site_of: by process.
+int wait_for_all(std::map<int, int>& site_of, const std::function<int()>& take_signal) {
+  int result = 0;
+  bool lost_reader = false;
   while (!site_of.empty()) {
     int status = 0;
     const int process = waitpid(-1, &status, WNOHANG);
@@ -86,10 +93,13 @@ int wait_for_all(std::map<int, int>& site_of, const std::function<int()>& stops)
       site_of.erase(process);
       continue;
     }
-    if (stops() > passed_on) {
-      ++passed_on;
-      for (const auto& [child, site] : site_of) kill(child, SIGTERM);
+    int signal = take_signal();
+    if (!lost_reader && has_lost_its_reader(STDOUT_FILENO)) {
+      lost_reader = true;
+      signal = SIGUSR2;
     }
+    if (signal != 0)
+      for (const auto& [child, site] : site_of) kill(child, signal);
     std::this_thread::sleep_for(kPoll);
   }
   return result;
@@ -110,7 +120,7 @@ std::vector<std::string> keys_of_local_site(const LocalSites& sites, int site,
   return keys;
 }
 
-int run_local_sites(const LocalSites& sites, const std::function<int()>& stops) {
+int run_local_sites(const LocalSites& sites, const std::function<int()>& take_signal) {
   const ServedRendezvous rendezvous;
   const SecretFile secret(sites.output_dir, rendezvous.hub().secret());
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -128,7 +138,7 @@ int run_local_sites(const LocalSites& sites, const std::function<int()>& stops) 
   if (nowhere >= 0) close(nowhere);
   log_info(sites.sites, " sites, in ", sites.output_dir, "/site-0 to site-", sites.sites - 1,
            "; this console has the output of site 0 and the rounds of all");
-  return wait_for_all(site_of, stops);
+  return wait_for_all(site_of, take_signal);
 }
 
 }  // namespace trireme

@@ -23,9 +23,12 @@ std::vector<std::string> keys_of_local_site(const LocalSites& sites, int site,
                                             const std::string& rendezvous,
                                             const std::string& secret_file);
 
-// Runs the sites until all have ended. stops: number of requests to stop so far; each is passed on
-// as SIGTERM. The console has the output of site 0, and the errors of all. Returns the first exit
-// code of a site that is not 0, 128 + signal if a signal ended it, or 0.
-int run_local_sites(const LocalSites& sites, const std::function<int()>& stops);
+// Runs the sites until all have ended, and passes SIGUSR1 (save) and SIGUSR2 (save and stop) on to
+// all of them: take_signal() returns one of these, or 0, and is called again and again. A closed
+// standard output is passed on as SIGUSR2. The sites have process groups of their own, which a
+// terminal's signals do not reach, and the kernel kills them when the calling thread ends. The
+// console has the output of site 0, and the errors of all. Returns the first exit code of a site
+// that is not 0, 128 + signal if a signal ended it, or 0.
+int run_local_sites(const LocalSites& sites, const std::function<int()>& take_signal);
 
 }  // namespace trireme
