@@ -61,14 +61,16 @@ int signal_of(StopRequest request) {
 }
 
 // Starts the sites of --sites, after the configuration of the first one has been checked.
-void run_sites(const TrainingArguments& args, const CLI::App& command, const CommandLine& line) {
+void run_sites(const TrainingArguments& args, const CLI::App& command, const CommandLine& line,
+               bool finetune) {
   SignalRequests signals;
   LocalSites sites{
       .sites = args.sites, .ranks = std::max(1, args.ranks), .command = command_of_a_site(line)};
   std::vector<std::string> overrides = with_key_flags(command, args.overrides);
   for (const std::string& key : keys_of_local_site(sites, 0, "127.0.0.1:1", "none"))
     if (!key.starts_with("output_dir=") && !key.starts_with("cpu.")) overrides.push_back(key);
-  const RunConfig config = load_run_config(args.config, overrides, sites.ranks);
+  const RunConfig config = load_run_config(args.config, overrides, sites.ranks, count_sequences);
+  check_kind(config, finetune);
   sites.output_dir = config.output_dir;
   sites.divides_cores = config.threads_per_rank == 0;
   signals.runs_begin();
@@ -77,7 +79,7 @@ void run_sites(const TrainingArguments& args, const CLI::App& command, const Com
 }
 
 void run(TrainingArguments args, const CLI::App& command, const CommandLine& line, bool finetune) {
-  if (args.sites > 1) return run_sites(args, command, line);
+  if (args.sites > 1) return run_sites(args, command, line, finetune);
   SignalRequests signals;
   RunConfig config;
   RankFacts facts = facts_of_command(command);

@@ -287,7 +287,7 @@ class Sites(SitesTest):
 
 
 class SitesOfThisMachine(SitesTest):
-    """Signals to the process that starts the sites."""
+    """Signals to the process that starts the sites, and fine-tuning on sites."""
 
     def begin(self, *more):
         """Sites in the middle of a run, and how many steps both have on record."""
@@ -388,6 +388,25 @@ class SitesOfThisMachine(SitesTest):
         lines = (harness.Path(f"/proc/{pid}/status")).read_text().splitlines()
         pending, = [int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:")]
         return pending >> (number - 1) & 1
+
+    def test_finetuning(self):
+        """train_steps auto, from the examples that all sites share."""
+        self.configure(output_dir="base", train_steps=4, scheduler={"type": "constant"}, checkpoint={}, evaluation={})
+        self.pretrain()
+        self.write("train.jsonl", "".join(json.dumps({"prompt": f"{i} ", "completion": f"of {i}"}) + "\n" for i in range(24)))
+        tuned = {"output_dir": "tuned", "checkpoint": {"load": "base"}, "train_batch_size": 8,
+                 "train_micro_batch_size_per_gpu": 2, "sequence_length": 32, "seed": 5, "train_steps": "auto",
+                 "finetune": {"train_file": "train.jsonl", "num_train_epochs": 2, "packing": False},
+                 "evaluation": {"eval_interval": 0}, "outer": {"sites": 2, "period": 2},
+                 "data": {"tokenizer": "byte"}, "cpu": {"threads_per_rank": 1}}
+        self.write("tune.json", json.dumps(tuned))
+        tune = ("finetune", "--config", "tune.json")
+        self.trireme(*tune, "--sites", 2)
+        self.trireme(*tune, "--ranks", 2, "--set", "output_dir=one-job")
+        steps = self.records("one-job")[-1]["step"]
+        self.assertEqual(steps, 6)  # two epochs of 24 examples
+        self.assert_equal_weights(steps, "one-job", "tuned/site-0", "tuned/site-1")
+        self.assert_refused("pretrain", "--config", "tune.json", "--sites", 2, says="run it with trireme finetune")
 
 
 class BadInput(SitesTest):
