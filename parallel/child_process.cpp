@@ -58,9 +58,11 @@ void arrange_descriptors(const ChildCommand& given, int status) {
   if (getppid() != parent) _exit(1);  // the parent ended before prctl()
   setpgid(0, 0);
   arrange_descriptors(given, status);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  if (given.blocks_requests)
+    for (const int signal : {SIGUSR1, SIGUSR2}) sigaddset(&blocked, signal);
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);
   // Signals ignored by the parent have their default action in the child.
   signal(SIGPIPE, SIG_DFL);
   signal(SIGCHLD, SIG_DFL);

@@ -14,6 +14,8 @@ struct ChildCommand {
   std::vector<std::pair<std::string, std::string>> variables = {};
   int out = 1, err = 2;  // descriptors that become the child's stdout and stderr
   int listener = -1;     // socket that becomes the child's descriptor kInheritedListener; -1: none
+  // Starts with SIGUSR1 and SIGUSR2 blocked, so that they wait for a program that unblocks them.
+  bool blocks_requests = false;
 };
 
 inline constexpr int kInheritedListener = 3;  // number of the listener's descriptor in the child

@@ -343,6 +343,15 @@ class SitesOfThisMachine(SitesTest):
                 self.expect_saved(process)
                 self.assertTrue(all(len(self.saved_steps(f"run/site-{index}")) > 1 for index in range(2)))
 
+    def test_a_signal_during_start_up(self):
+        """Sites that have just been started take up a request after their first step."""
+        self.configure_sites(outer={"period": 50}, train_steps=300_000, scheduler={"type": "constant"})
+        process = self.start("pretrain", "--config", "run.json", "--sites", 2)
+        self.wait_for("handler", lambda: self.has_signal(process.pid, "SigCgt", signal.SIGUSR2))
+        process.send_signal(signal.SIGUSR2)
+        self.expect_saved(process)
+        self.assertEqual(self.saved_steps("run/site-0"), ["step-00000001"])
+
     def test_an_interrupt_of_sites_of_several_ranks(self):
         """A terminal sends it to the process group, of which the sites are no part: they get it once."""
         process = self.begin("--ranks", 2)
@@ -377,17 +386,18 @@ class SitesOfThisMachine(SitesTest):
                         for pid in others:
                             os.kill(pid, signal.SIGSTOP)  # they do not take up the first one
                         process.send_signal(signal.SIGINT)
-                        self.wait_for("first interrupt", lambda: not self.is_pending(process.pid, signal.SIGINT))
+                        self.wait_for("first interrupt", lambda: not self.has_signal(process.pid, "ShdPnd", signal.SIGINT))
                         time.sleep(0.2)
                     process.send_signal(getattr(signal, name))
                     self.assertEqual(process.wait(timeout=60), -getattr(signal, name))
                     self.wait_for("end of the sites", lambda: not self.processes())
 
     @staticmethod
-    def is_pending(pid, number):
-        lines = (harness.Path(f"/proc/{pid}/status")).read_text().splitlines()
-        pending, = [int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:")]
-        return pending >> (number - 1) & 1
+    def has_signal(pid, mask, number):
+        """Whether a mask of /proc/PID/status has the signal."""
+        lines = harness.Path(f"/proc/{pid}/status").read_text().splitlines()
+        signals, = [int(line.split()[1], 16) for line in lines if line.startswith(f"{mask}:")]
+        return signals >> (number - 1) & 1
 
     def test_finetuning(self):
         """train_steps auto, from the examples that all sites share."""

@@ -73,8 +73,13 @@ void install(int signal) {
 SignalRequests::SignalRequests() {
   g_request = 0;
   use_signal_stack();
-  install(SIGUSR1);
-  install(SIGUSR2);
+  sigset_t requests;
+  sigemptyset(&requests);
+  for (const int signal : {SIGUSR1, SIGUSR2}) {
+    install(signal);
+    sigaddset(&requests, signal);
+  }
+  sigprocmask(SIG_UNBLOCK, &requests, nullptr);
 }
 
 void SignalRequests::install_stops() {

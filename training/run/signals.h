@@ -22,8 +22,8 @@ enum class StopRequest : int { kNone = 0, kSave = 1, kSaveAndStop = 2 };
 
 class SignalRequests {
  public:
-  // Installs the handlers of SIGUSR1 and SIGUSR2. Construct early: their default action ends the
-  // process.
+  // Installs the handlers of SIGUSR1 and SIGUSR2, and unblocks both. Construct early: their default
+  // action ends the process, unless its parent has blocked them (parallel/child_process.h).
   SignalRequests();
   // Restores the previous actions, but ignores requests whose default action would end the process:
   // one that arrives twice must not replace the run's exit code.

@@ -126,7 +126,7 @@ int run_local_sites(const LocalSites& sites, const std::function<int()>& take_si
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   std::map<int, int> site_of;
   for (int site = 0; site < sites.sites; ++site) {
-    ChildCommand child{.words = sites.command};
+    ChildCommand child{.words = sites.command, .blocks_requests = true};
     for (const std::string& key :
          keys_of_local_site(sites, site, rendezvous.hub().address(), secret.path())) {
       child.words.emplace_back("--set");
