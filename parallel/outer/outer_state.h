@@ -70,6 +70,9 @@ class OuterState {
   // Whether the weights of the sites may differ from the shared ones. After loading: whether
   // Unit::own holds the site's own weights.
   bool apart = false;
+  // Bytes in host memory by which WholeWeights exchanges the pieces with whole units; not part of
+  // bytes().
+  int64_t message_bytes = 0;
 
  private:
   int arrays() const;

@@ -125,6 +125,18 @@ class Sites(SitesTest):
                 self.assertGreater(last["received_bytes"], 0)
             self.rename_runs(name)
 
+    def test_the_memory_report(self):
+        """It has the host memory of rounds, on the first rank more than on others."""
+        self.configure_sites(outer={"compression": COMPRESSION}, train_steps=12)
+        for ranks in (1, 2):
+            output, _ = self.trireme(*self.site(0, "127.0.0.1:1", "--ranks", ranks, "--validate"))
+            memory = {name: int(size) for name, size in re.findall(r"(?m)^  (\S.*?)  .*\((\d+) bytes\)$", output)}
+            total = memory.pop("total")
+            self.assertEqual(sum(memory.values()), total, output)
+            # The update, its residual, a code of a byte per weight, the pieces of all ranks, and those of the first.
+            expected = memory["parameters"] / 4 * (4 + 4 + 1 + 4 + 4 / ranks)
+            self.assertAlmostEqual(memory["rounds of sites (host)"] / expected, 1, delta=0.2, msg=output)
+
     def rename_runs(self, name):
         for run in ("site-0", "site-1", "rounds.jsonl"):
             (self.folder / run).rename(self.folder / f"{name}-{run}")

@@ -8,6 +8,11 @@
 #include "transformer/model/flops.h"
 
 namespace trireme {
+namespace {
+
+constexpr const char* kHostRounds = "rounds of sites (host)  ";
+
+}  // namespace
 
 // GPU: the vendor's nominal peak. CPU: the peak measured at the start of the run.
 double PretrainRun::peak_of_rank() const {
@@ -17,7 +22,7 @@ double PretrainRun::peak_of_rank() const {
   return (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
 }
 
-// Bytes of memory that this rank needs, without the optimizer's state file.
+// Bytes of memory that this rank needs, on a GPU of its memory; without the optimizer's state file.
 int64_t PretrainRun::planned_bytes() const {
   const int64_t tokens = config_.micro_batch_size * config_.sequence_length / config_.parallel.cp;
   const int64_t batches = device_.gpu == nullptr
@@ -25,14 +30,17 @@ int64_t PretrainRun::planned_bytes() const {
                               : DeviceBatches::bytes(tokens, config_.gradient_accumulation_steps,
                                                      config_.model.attention_chunk);
   return state_.bytes() + arena_bytes() + state_.model.position_bytes(config_.sequence_length) +
-         batches;
+         batches + (device_.gpu == nullptr ? state_.host_bytes() : 0);
 }
 
 std::string PretrainRun::memory_report() const {
   const ParameterStore& store = state_.store;
   const int64_t activations = arena_bytes();
   const int64_t positions = state_.model.position_bytes(config_.sequence_length);
-  const int64_t batches = planned_bytes() - state_.bytes() - activations - positions;
+  const bool on_gpu = device_.gpu != nullptr;
+  const int64_t host = state_.host_bytes();
+  const int64_t batches =
+      planned_bytes() - state_.bytes() - activations - positions - (on_gpu ? 0 : host);
   const auto line = [](const char* what, int64_t bytes) {
     return concat("  ", what, " ", format_bytes(bytes), " (", bytes, " bytes)\n");
   };
@@ -52,7 +60,9 @@ std::string PretrainRun::memory_report() const {
                               : line("weights of the sites    ", state_.outer->bytes()),
       line("activations and scratch ", activations), line("rotary table            ", positions),
       batches == 0 ? std::string() : line("micro-batches           ", batches),
-      line("total                   ", planned_bytes()));
+      host == 0 || on_gpu ? std::string() : line(kHostRounds, host),
+      line("total                   ", planned_bytes()),
+      host == 0 || !on_gpu ? std::string() : line(kHostRounds, host));  // not of the GPU's memory
   if (device_.gpu == nullptr) return report;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.gpu);
   report += concat("memory of GPU ", device_.gpu->device, ":\n",

@@ -134,7 +134,11 @@ void TrainState::initialize(Ctx& ctx) {
 int64_t TrainState::bytes() const {
   return store.value_bytes() + store.gradient_bytes() + optimizer.state_bytes() +
          (compression == nullptr ? 0 : compression->bytes()) +
-         (outer == nullptr ? 0 : outer->bytes()) + (whole == nullptr ? 0 : whole->bytes());
+         (outer == nullptr ? 0 : outer->bytes());
+}
+
+int64_t TrainState::host_bytes() const {
+  return (outer == nullptr ? 0 : outer->message_bytes) + (whole == nullptr ? 0 : whole->bytes());
 }
 
 Tensor TrainState::step_state() const {

@@ -57,8 +57,12 @@ class TrainState {
              const std::vector<int>& nodes = {});
   void allocate(Ctx& ctx);
   void initialize(Ctx& ctx);  // new weights, from ctx.seed
-  // Memory of parameters, gradients, optimizer state, compression and the outer algorithm.
+  // Memory of parameters, gradients, optimizer state, compression and the outer algorithm; on a GPU
+  // in its memory.
   int64_t bytes() const;
+  // Host memory of the rounds of a site that is a job of its own: whole weights, and the messages
+  // by which its ranks exchange them.
+  int64_t host_bytes() const;
 
   Model model;
   ParameterStore store;

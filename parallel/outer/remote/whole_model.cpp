@@ -13,6 +13,7 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kSquaresAt = 128;  // after the StepScalars in WholeModel::scalars_
+constexpr int64_t kScalarsBytes = kSquaresAt + int64_t{sizeof(double)};
 constexpr int kThreads = 1;
 
 // Tensor of bytes at an address that is a multiple of 8, as codes need.
@@ -21,13 +22,6 @@ Tensor bytes_tensor(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
-
-WholeModel::WholeModel(const OuterConfig& config, const ParameterList& parameters, DType dtype,
-                       int64_t layers, uint64_t seed, OuterState::Holder holder)
-    : holder_(holder),
-      store_(parameters, dtype),
-      state_(config, store_, layout_of({}, 0), {}, layers, false, seed, holder),
-      host_(kThreads, "whole updates") {}
 
 template <class Use>
 void WholeModel::for_each_code(int fragment, const Use& use) const {
@@ -40,19 +34,29 @@ void WholeModel::for_each_code(int fragment, const Use& use) const {
   });
 }
 
-void WholeModel::allocate() {
-  state_.allocate(host_);
-  scalars_ = Buffer("scalars of rounds", kSquaresAt + dtype_size(DType::kF64), Memory::kHost);
+WholeModel::WholeModel(const OuterConfig& config, const ParameterList& parameters, DType dtype,
+                       int64_t layers, uint64_t seed, OuterState::Holder holder)
+    : holder_(holder),
+      store_(parameters, dtype),
+      state_(config, store_, layout_of({}, 0), {}, layers, false, seed, holder),
+      host_(kThreads, "whole updates") {
   plan_ = plan_scratch_step(host_, [&] {
-    std::vector<std::byte> none;
     for (int f = 0; f < fragments(); ++f)
       for_each_code(f, [&](const OuterState::Unit& unit, const CompressionState::Piece& piece,
                            int64_t, int64_t bytes) {
         const Tensor code(nullptr, DType::kU8, Shape{bytes});
-        encode_piece(host_, unit.exchange, piece, code, unit.update, 0);
-        decode_piece(host_, unit.exchange, piece, code, unit.update, 0, true);
+        const Tensor update = unit.update_or_shape();
+        encode_piece(host_, unit.exchange, piece, code, update, 0);
+        decode_piece(host_, unit.exchange, piece, code, update, 0, true);
       });
   });
+}
+
+int64_t WholeModel::bytes() const { return state_.bytes() + kScalarsBytes + plan_.capacity; }
+
+void WholeModel::allocate() {
+  state_.allocate(host_);
+  scalars_ = Buffer("scalars of rounds", kScalarsBytes, Memory::kHost);
   host_.arena.reserve(plan_.capacity);
 }
 

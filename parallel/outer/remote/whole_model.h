@@ -14,7 +14,8 @@ namespace trireme {
 
 class WholeModel {
  public:
-  // parameters: of a model on one rank. holder: kSender or kHub. Determines sizes only.
+  // parameters: of a model on one rank. holder: kSender or kHub. Determines sizes only, and plans
+  // the scratch of codes.
   WholeModel(const OuterConfig& config, const ParameterList& parameters, DType dtype,
              int64_t layers, uint64_t seed, OuterState::Holder holder);
   void allocate();  // in host memory
@@ -25,7 +26,7 @@ class WholeModel {
   const OuterState& state() const { return state_; }
   Ctx& host() { return host_; }
   int fragments() const { return state_.config().fragments; }
-  int64_t bytes() const { return state_.bytes(); }
+  int64_t bytes() const;  // of what allocate() allocates
 
   // Codes of the units of a fragment, one after the other. round: EncodingKey::round. decode() with
   // `add` adds to Unit::update, without it replaces it; `code` must have code_bytes().

@@ -52,8 +52,15 @@ WholeWeights::WholeWeights(Communicator& site, OuterState& pieces, const Paramet
     }
     most_of_all = std::max(most_of_all, at);
   }
-  message_ = Buffer("weights of a rank", most * dtype_size(dtype_));
-  all_messages_ = Buffer("weights of a site", most_of_all * dtype_size(dtype_));
+  message_bytes_ = most * dtype_size(dtype_);
+  all_messages_bytes_ = most_of_all * dtype_size(dtype_);
+  pieces.message_bytes = message_bytes_ + all_messages_bytes_;
+}
+
+void WholeWeights::allocate() {
+  if (message_.bytes() < message_bytes_) message_ = Buffer("weights of a rank", message_bytes_);
+  if (all_messages_.bytes() < all_messages_bytes_)
+    all_messages_ = Buffer("weights of a site", all_messages_bytes_);
 }
 
 std::string WholeWeights::describe(const Fragment& fragment) const {
@@ -118,6 +125,7 @@ void WholeWeights::exchange(const Fragment& fragment, bool to_first) {
 
 void WholeWeights::gather(int fragment, Tensor OuterState::Unit::*to,
                           Tensor OuterState::Unit::*from) {
+  allocate();
   const Fragment& its = fragments_[static_cast<size_t>(fragment)];
   int64_t at = 0;
   for (const Span& span : its.spans) {
@@ -134,6 +142,7 @@ void WholeWeights::gather(int fragment, Tensor OuterState::Unit::*to,
 
 void WholeWeights::scatter(int fragment, Tensor OuterState::Unit::*from,
                            Tensor OuterState::Unit::*to) {
+  allocate();
   const Fragment& its = fragments_[static_cast<size_t>(fragment)];
   const Tensor all = all_messages(its);
   for (const Run& run : its.runs)

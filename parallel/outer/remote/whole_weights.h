@@ -13,9 +13,13 @@ namespace trireme {
 class WholeWeights {
  public:
   // pieces, store: of this rank. whole: on rank 0, else nullptr. All arguments must outlive this
-  // object. Collective over the site, as all members.
+  // object. Collective over the site, as gather() and scatter(). Determines sizes only, and sets
+  // pieces.message_bytes.
   WholeWeights(Communicator& site, OuterState& pieces, const ParameterStore& store,
                WholeModel* whole, Ctx& ctx);
+
+  // Allocates the messages, once. The first gather() or scatter() calls it.
+  void allocate();
 
   // An array of the whole units of a fragment = that of the pieces of all ranks, and the reverse.
   // Where several ranks hold an element, their values must be equal.
@@ -53,6 +57,7 @@ class WholeWeights {
   Ctx& ctx_;
   DType dtype_;
   std::vector<Fragment> fragments_;
+  int64_t message_bytes_ = 0, all_messages_bytes_ = 0;  // of the largest fragment
   Buffer message_, all_messages_;
 };
 
