@@ -229,7 +229,7 @@ class Sites(SitesTest):
         for error in self.end(*sites, expect=3):
             self.assertIn("continue with --resume auto", error)
         output, _ = hub.communicate(timeout=60)
-        self.assertEqual((hub.returncode, output), (0, "stopped by a signal\n"))
+        self.assertEqual((hub.returncode, output), (3, "stopped by a signal\n"))
         hub, address = self.rendezvous("--records", "rounds.jsonl")
         sites = [self.start(*self.site(index, address, "--resume", "auto")) for index in range(2)]
         self.end(*sites, hub)
@@ -457,8 +457,10 @@ class BadInput(SitesTest):
                          "model.intermediate_size is 96, not 64"])
         self.fails(*self.site(1, address, "--set", "outer.period=7", "--set", "optimizer.params.lr=0.25"), expect=2,
                    says=["outer.period is 7, not 5", "optimizer.params.lr is 0.25, not 0.005"])
-        # A layout and directories of its own are no difference.
-        self.end(self.start(*self.site(1, address, "--ranks", 2, "--set", "logging.log_interval=5")), first, hub)
+        # A layout and directories of its own are no difference; a timeout that has no effect is told.
+        *_, error = self.end(self.start(*self.site(1, address, "--ranks", 2, "--set", "logging.log_interval=5",
+                                                   "--set", "outer.timeout_s=9")), first, hub)
+        self.assertIn("site 1 differs from site 0: outer.timeout_s is 9, not 5; rounds wait 5 s for a site", error)
         self.assert_equal_weights(10, "site-0", "site-1")
 
     def wait_for_line(self, process, text):
@@ -544,7 +546,7 @@ class BadInput(SitesTest):
         self.assert_refused("rendezvous", "--secret-file", "secret", "--listen", "no-host.invalid:0",
                             says='cannot resolve the address "no-host.invalid"')
         hub.send_signal(signal.SIGTERM)
-        self.end(hub)
+        self.end(hub, expect=3)
 
     def test_sites_of_this_machine(self):
         for sites in (0, 1, 1025):

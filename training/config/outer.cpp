@@ -179,11 +179,11 @@ void add_outer_keys(Schema& s) {
            "with outer.site: \"HOST:PORT\" at which `trireme rendezvous` adds the updates")
       .off_trajectory();
   s.string(kSecretFile, "\"\"",
-           "with outer.site: file with the secret of the sites, at least 16 characters")
+           "with outer.site: file with the secret of the sites, 16 to 4096 characters")
       .off_trajectory();
   s.number(kTimeout, concat(defaults.timeout_s),
            "with outer.site: longest time in seconds that a round waits for a site after the first "
-           "update; below comm.timeout")
+           "update, that of the first site counting for all; below comm.timeout")
       .at_least(1)
       .at_most(kMaxTimeout)
       .off_trajectory();

@@ -97,6 +97,12 @@ std::string site_difference(const RunConfig& first, const RunConfig& other) {
   return text;
 }
 
+std::string site_note(const OuterConfig& first, const OuterConfig& other) {
+  if (first.timeout_s == other.timeout_s) return {};
+  return concat("outer.timeout_s is ", other.timeout_s, ", not ", first.timeout_s, "; rounds wait ",
+                first.timeout_s, " s for a site");
+}
+
 Rendezvous::Rendezvous(const RendezvousOptions& options)
     : records_path_(options.records),
       hub_(ControlListener::on_address(options.host, options.port, options.secret, kSitePeers),
@@ -105,7 +111,11 @@ Rendezvous::Rendezvous(const RendezvousOptions& options)
                 [](const std::string& first, const std::string& other) {
                   return site_difference(run_of(first), run_of(other));
                 },
-            .report = [this](const HubRound& round) { report(round); }}) {
+            .report = [this](const HubRound& round) { report(round); },
+            .note =
+                [](const std::string& first, const std::string& other) {
+                  return site_note(run_of(first).outer, run_of(other).outer);
+                }}) {
   if (records_path_.empty()) return;
   const std::ofstream file(records_path_, std::ios::app);
   if (!file) fail_input("cannot write ", records_path_, ": give another file with --records");

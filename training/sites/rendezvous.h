@@ -18,6 +18,9 @@ HubAddress hub_address(const OuterConfig& outer);
 // none. Layout, device, files, logging and evaluation may differ.
 std::string site_difference(const RunConfig& first, const RunConfig& other);
 
+// Note on a key that may differ but has an effect in the first site's run only; empty: none.
+std::string site_note(const OuterConfig& first, const OuterConfig& other);
+
 struct RendezvousOptions {
   std::string host = "127.0.0.1";
   int port = 0;              // 0: any free one

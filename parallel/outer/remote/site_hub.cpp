@@ -257,6 +257,9 @@ void SiteHub::join(int number, const Message& message) {
   peer.place = Place::kWaits;
   log_info("site ", peer.site, " has joined at step ", peer.step, ", ",
            count(Place::kWaits) + count(Place::kMember), " of ", model.config().sites);
+  const std::string note = uses_.note ? uses_.note(first_config_, config) : std::string();
+  if (!note.empty())
+    log_warning("site ", peer.site, " differs from site ", first_site_, ": ", note);
   if (started_) make_member(peer, book_->newest_step(), snapshot());
 }
 

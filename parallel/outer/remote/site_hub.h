@@ -54,6 +54,8 @@ class SiteHub {
     // In which way the run of another site differs from the first one's; empty: in none.
     std::function<std::string(const std::string& first, const std::string& other)> difference;
     std::function<void(const HubRound& round)> report;
+    // Note on another site's run that does not refuse it, for the log; empty: none.
+    std::function<std::string(const std::string& first, const std::string& other)> note = {};
   };
   // listener: of kSitePeers.
   SiteHub(ControlListener listener, Uses uses);

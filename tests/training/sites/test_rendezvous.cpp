@@ -49,6 +49,12 @@ TEST(SiteDifference, NamesKeysWithBothValues) {
             std::string::npos);
 }
 
+TEST(SiteNote, NamesBothTimeouts) {
+  EXPECT_EQ(site_note(site(0).outer, site(1).outer), "");
+  EXPECT_EQ(site_note(site(0).outer, site(1, {"outer.timeout_s=9"}).outer),
+            "outer.timeout_s is 9, not 60; rounds wait 60 s for a site");
+}
+
 TEST(HubAddress, HasTheSecret) {
   const test::ScratchDirectory folder;
   const std::string secret = folder / "secret";
