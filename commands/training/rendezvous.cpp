@@ -46,6 +46,7 @@ void rendezvous(const RendezvousArguments& arguments) {
   served = true;
   watching.join();
   std::printf(ended ? "the run has ended\n" : "stopped by a signal\n");
+  if (!ended) throw CLI::RuntimeError(static_cast<int>(ExitCode::kStoppedSaved));
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ CLI::App* add_rendezvous_command(CLI::App& parent) {
       ->capture_default_str();
   command
       ->add_option("--secret-file", arguments->secret_file,
-                   "File whose first line is the secret of the sites, at least 16 characters")
+                   "File whose first line is the secret of the sites, 16 to 4096 characters")
       ->required()
       ->type_name("FILE");
   command
@@ -70,7 +71,9 @@ CLI::App* add_rendezvous_command(CLI::App& parent) {
   command->footer(
       "Each site runs trireme pretrain with outer.sites, outer.site, outer.rendezvous and\n"
       "outer.secret_file. The rendezvous needs no configuration: it has that of the first site,\n"
-      "and refuses sites that differ. It ends when all sites have reached the end of the run.");
+      "and refuses sites that differ. It ends when all sites that are connected have left and at\n"
+      "least one has reached the end of the run. SIGTERM and Ctrl-C stop it with exit code 3; it\n"
+      "saves nothing, and sites then end with exit code 5.");
   command->callback([arguments] { rendezvous(*arguments); });
   return command;
 }
