@@ -46,6 +46,8 @@ class OuterState {
     // the updates. Of this site, and of all once the exchange is complete. In a loaded checkpoint:
     // of its sites.
     std::vector<double> report;
+    // Element of `report` for this site, or for the one whose weights it continues.
+    int own = 0;
     // The round has closed without this site: there is no sum, and shared and momentum of all units
     // are the current ones, after step `newest`. The report says that all sites are absent.
     bool replaced = false;

@@ -116,7 +116,9 @@ void OuterSync::begin_round(int fragment, int64_t step) {
     add(ctx_, update, update, w.unit.shared);
   });
   const GroupCoord site = exchange_->site();
-  its = {.begun = step, .report = std::vector<double>(static_cast<size_t>(site.size) + 1)};
+  its = {.begun = step,
+         .report = std::vector<double>(static_cast<size_t>(site.size) + 1),
+         .own = site.index};
   in_scratch_step(ctx_, *plan_, [&] {
     add_squares(fragment);
     const double own = squares_of_site();
@@ -191,7 +193,7 @@ void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& 
     });
   }
   // A site that was left out has weights of no use.
-  const bool is_left_out = of(exchange_->site().index % reports) != 0;
+  const bool is_left_out = of(its.own) != 0;
   const double mixing = at_once || is_left_out ? 0.0 : state_.config().mixing;
   for_each(fragment, [&](const UnitWeights& w) { write_mixed(w, mixing); });
   round.sent_bytes += exchange_->sent_bytes(fragment);

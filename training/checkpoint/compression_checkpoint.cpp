@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "engine/observe/log.h"
@@ -43,17 +46,23 @@ void for_each_compressor_state(const ParameterStore& store, const CompressionSta
   use_piece(state.own_piece());
 }
 
-// Number of ranks of the exchange whose tensors of a parameter the checkpoint holds: one more than
-// the largest. kind: without the number.
-int saved_ranks(const CheckpointReader& reader, const std::string& name, const std::string& kind) {
-  int ranks = 0;
+// Ranks of the exchange whose tensors of a parameter the checkpoint holds, ascending: one alone, or
+// all from 0. A missing one is included, so that it cannot be read. kind: without the number.
+std::vector<int> saved_ranks(const CheckpointReader& reader, const std::string& name,
+                             const std::string& kind) {
+  std::set<int> found;
   for (const CheckpointTensor& tensor : reader.manifest().tensors) {
     if (tensor.name != name || !tensor.kind.starts_with(kind)) continue;
     const std::string number = tensor.kind.substr(kind.size());
     const bool digits = !number.empty() && number.size() < 9 &&
                         number.find_first_not_of("0123456789") == std::string::npos;
-    if (digits) ranks = std::max(ranks, std::stoi(number) + 1);
+    if (digits) found.insert(std::stoi(number));
   }
+  if (found.size() < 2) return {found.begin(), found.end()};
+  size_t count = 0;
+  while (found.contains(static_cast<int>(count))) ++count;
+  std::vector<int> ranks(count == found.size() ? count : count + 1);
+  std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
 
@@ -67,10 +76,10 @@ std::string first_name(const ParameterStore& store, const ShardMap& map) {
   return name;
 }
 
-// sum += x, on the host; float32 or float64.
-void add_on_host(const Tensor& sum, const ConstTensor& x) {
+// sum += factor * x, on the host; float32 or float64.
+void add_on_host(const Tensor& sum, const ConstTensor& x, double factor) {
   const auto add_all = [&]<class T>(T* into, const T* from) {
-    for (int64_t i = 0; i < sum.numel(); ++i) into[i] += from[i];
+    for (int64_t i = 0; i < sum.numel(); ++i) into[i] += static_cast<T>(factor) * from[i];
   };
   if (sum.dtype() == DType::kF64)
     add_all(sum.as<double>(), x.as<double>());
@@ -78,14 +87,35 @@ void add_on_host(const Tensor& sum, const ConstTensor& x) {
     add_all(sum.as<float>(), x.as<float>());
 }
 
-// Sum of the residuals of all ranks that saved them, divided by the number of this run's. Reads a
-// bounded part at a time, because no plan has memory for a second residual. kind: without the
-// number of a rank.
-void load_divided_residual(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
-                           const CompressionState& state, const ShardMap& map,
-                           const std::string& kind, int ranks) {
+// Saved residual that this rank continues, multiplied by a factor.
+struct ResidualTerm {
+  std::string kind;
+  double factor = 1;
+};
+
+// Terms of this rank's residual, so that the sum over all ranks is that of the saved ones.
+std::vector<ResidualTerm> residual_terms(const std::string& kind, const std::vector<int>& saved,
+                                         const ExchangeRank& rank) {
+  const auto& [size, index] = rank.coord;
+  const bool alone = saved.size() == 1;
+  // Each rank has a checkpoint of its own, and what another has not sent stays with that one.
+  if (alone && rank.has_hub && saved.front() != index) return {};
+  const double share = 1.0 / size;
+  std::vector<ResidualTerm> terms;
+  if (std::ssize(saved) == size || (alone && rank.has_hub))
+    terms.push_back({concat(kind, index), 1});
+  else
+    for (const int other : saved) terms.push_back({concat(kind, other), share});
+  if (rank.has_hub && !alone) terms.push_back({kind + kOfSum, share});
+  return terms;
+}
+
+// Residual = sum of the terms. Reads a bounded part at a time, because no plan has memory for a
+// second residual.
+void load_terms(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
+                const Tensor& residual, const ShardMap& map,
+                const std::vector<ResidualTerm>& terms) {
   constexpr int64_t kElements = 1 << 20;
-  const Tensor residual = state.residual();
   const Buffer one("residual of one rank", kElements * dtype_size(residual.dtype()));
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
@@ -93,10 +123,9 @@ void load_divided_residual(Ctx& ctx, const CheckpointReader& reader, const Param
     const TensorBox box = spec.box.extent.empty() ? whole_box(shape) : spec.box;
     const auto add_all = [&](const Tensor& sum, int64_t begin) {
       const Tensor part = one.tensor(sum.dtype(), sum.shape());
-      for (int rank = 0; rank < ranks; ++rank) {
-        reader.read(reader.require(concat(kind, rank), spec.name, sum.dtype(), shape), box, begin,
-                    part);
-        add_on_host(sum, part);
+      for (const auto& [kind, factor] : terms) {
+        reader.read(reader.require(kind, spec.name, sum.dtype(), shape), box, begin, part);
+        add_on_host(sum, part, factor);
       }
     };
     map.for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
@@ -111,7 +140,6 @@ void load_divided_residual(Ctx& ctx, const CheckpointReader& reader, const Param
       }
     });
   }
-  scale(ctx, residual, residual, 1.0 / state.rank().size, FactorRounding::kProduct);
 }
 
 void check_finite(Ctx& ctx, const CheckpointReader& reader, const Tensor& residual) {
@@ -124,23 +152,26 @@ void check_finite(Ctx& ctx, const CheckpointReader& reader, const Tensor& residu
 }
 
 void load_residuals(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
-                    const CompressionState& state, const std::string& kind) {
+                    const CompressionState& state, const std::string& kind,
+                    const ExchangeRank& rank) {
   const ShardMap map = state.residual_map(), sum_map = state.sum_residual_map();
   const std::string name = first_name(store, map);
   if (!state.residual().present() || name.empty()) return;
-  const int ranks = saved_ranks(reader, name, kind);
-  if (ranks == 0) return;
-  if (ranks == state.rank().size)
-    read_stored(ctx, reader, store, {concat(kind, state.rank().index), state.residual(), map});
-  else
-    load_divided_residual(ctx, reader, store, state, map, kind, ranks);
-  read_stored(ctx, reader, store, {kind + kOfSum, state.sum_residual(), sum_map});
+  const std::vector<int> saved = saved_ranks(reader, name, kind);
+  if (saved.empty()) return;
+  const std::vector<ResidualTerm> terms = residual_terms(kind, saved, rank);
+  if (terms.size() == 1 && terms.front().factor == 1)
+    read_stored(ctx, reader, store, {terms.front().kind, state.residual(), map});
+  else if (!terms.empty())
+    load_terms(ctx, reader, store, state.residual(), map, terms);
+  if (saved.size() > 1 || reader.find(kind + kOfSum, name) != nullptr)  // else a hub has it
+    read_stored(ctx, reader, store, {kind + kOfSum, state.sum_residual(), sum_map});
   check_finite(ctx, reader, state.residual());
   check_finite(ctx, reader, state.sum_residual());
 }
 
 void load_compressors(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
-                      const CompressionState& state, const std::string& kind) {
+                      const CompressionState& state, const std::string& kind, int index) {
   const auto read = [&](const std::string& from, const std::string& name, const Tensor& to) {
     const std::vector<int64_t> shape = dims_of(to.shape());
     const CheckpointTensor& stored = reader.require(from, name, to.dtype(), shape);
@@ -148,7 +179,7 @@ void load_compressors(Ctx& ctx, const CheckpointReader& reader, const ParameterS
       reader.read(stored, whole_box(shape), first, part);
     });
   };
-  int ranks = -1;  // of the first parameter, as of all
+  std::optional<std::vector<int>> saved;  // of the first parameter, as of all
   for_each_compressor_state(store, state,
                             [&](const ParameterSpec& spec, const Tensor& to, bool of_sum) {
                               if (of_sum) {
@@ -156,17 +187,17 @@ void load_compressors(Ctx& ctx, const CheckpointReader& reader, const ParameterS
                                   read(kind + kOfSum, spec.name, to);
                                 return;
                               }
-                              if (ranks < 0) ranks = saved_ranks(reader, spec.name, kind);
-                              if (ranks > 0)
-                                read(concat(kind, state.rank().index % ranks), spec.name, to);
+                              if (!saved) saved = saved_ranks(reader, spec.name, kind);
+                              if (saved->empty()) return;
+                              const int from = (*saved)[static_cast<size_t>(index) % saved->size()];
+                              read(concat(kind, from), spec.name, to);
                             });
 }
 
 }  // namespace
 
 void add_exchange_parts(const ParameterStore& store, const CompressionState& state,
-                        const std::string& prefix, std::vector<CheckpointPart>& parts) {
-  const int rank = state.rank().index;
+                        const std::string& prefix, int rank, std::vector<CheckpointPart>& parts) {
   if (state.residual().present()) {
     const ShardMap residual_map = state.residual_map(), sum_map = state.sum_residual_map();
     const std::string kind = prefix + kResidual;
@@ -183,20 +214,23 @@ void add_exchange_parts(const ParameterStore& store, const CompressionState& sta
 }
 
 void load_exchange(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
-                   const CompressionState& state, const std::string& prefix) {
-  load_residuals(ctx, reader, store, state, prefix + kResidual);
-  load_compressors(ctx, reader, store, state, prefix + kCompressor);
+                   const CompressionState& state, const std::string& prefix,
+                   const ExchangeRank& rank) {
+  load_residuals(ctx, reader, store, state, prefix + kResidual, rank);
+  load_compressors(ctx, reader, store, state, prefix + kCompressor, rank.coord.index);
 }
 
 void add_compression_parts(const TrainState& state, std::vector<CheckpointPart>& parts) {
-  for_each_state(state,
-                 [&](const CompressionState& s) { add_exchange_parts(state.store, s, "", parts); });
+  for_each_state(state, [&](const CompressionState& s) {
+    add_exchange_parts(state.store, s, "", s.rank().index, parts);
+  });
 }
 
 void load_compression(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
-  for_each_state(
-      state, [&](const CompressionState& s) { load_exchange(ctx, reader, state.store, s, ""); });
-  if (state.compression != nullptr) return;
+  for_each_state(state, [&](const CompressionState& s) {
+    load_exchange(ctx, reader, state.store, s, "", {s.rank()});
+  });
+  if (state.compression != nullptr || !state.is_first_rank) return;
   const auto is_residual = [](const CheckpointTensor& t) { return t.kind.starts_with(kResidual); };
   if (std::ranges::any_of(reader.manifest().tensors, is_residual))
     log_warning("this run compresses no gradients, so the residuals in ", reader.directory(),

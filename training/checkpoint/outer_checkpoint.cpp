@@ -28,8 +28,18 @@ bool is_open(const OuterState& state, const OuterState::Unit& unit) {
   return round.begun >= 0 && !round.replaced;
 }
 
-// Rounds that were open when the checkpoint was saved, after their exchange.
-void load_rounds(const CheckpointReader& reader, OuterState& state) {
+// Site whose checkpoint this is, if that site is a job of its own; -1: one of all sites.
+int lone_site(const CheckpointReader& reader) {
+  int site = -1;
+  with_state(reader, [&](const Json& json) {
+    site = json.value(Json::json_pointer("/config/outer/site"), site);
+  });
+  return site;
+}
+
+// Rounds that were open when the checkpoint was saved, after their exchange. own: this site, or the
+// one whose weights it continues.
+void load_rounds(const CheckpointReader& reader, int own, OuterState& state) {
   with_state(reader, [&](const Json& json) {
     if (!json.contains(kOuterRounds)) return;
     state.apart = json[kOuterRounds].at("apart").get<bool>();
@@ -45,8 +55,45 @@ void load_rounds(const CheckpointReader& reader, OuterState& state) {
       if (open.begun >= 0 && open.report.size() < 2)
         fail_input("checkpoint ", reader.directory(), ": ", kOuterRounds, "[", f, "].report has ",
                    open.report.size(), " numbers, expected at least 2");
+      if (open.begun >= 0) open.own = own % (static_cast<int>(open.report.size()) - 1);
     }
   });
+}
+
+// Rank of the exchanges with other sites.
+ExchangeRank exchange_rank(const TrainState& state) {
+  return {state.data_site, state.outer->config().is_remote()};
+}
+
+void warn_of_lost_residuals(const CheckpointReader& reader, const TrainState& state, int lone) {
+  const auto is_residual = [](const CheckpointTensor& t) {
+    return t.kind.starts_with(concat(kOuterPrefix, "residual."));
+  };
+  if (!state.is_first_rank || std::ranges::none_of(reader.manifest().tensors, is_residual)) return;
+  const OuterConfig& config = state.outer->config();
+  if (!config.compression.enabled || !config.compression.error_feedback)
+    log_warning("this run keeps no residuals of updates, so those in ", reader.directory(),
+                " are dropped: what its sites had not yet sent is lost");
+  else if (lone >= 0 && !config.is_remote())
+    log_warning(reader.directory(), " is the checkpoint of site ", lone, " alone: what the other ",
+                "sites and the rendezvous had not yet sent is lost");
+}
+
+// Loads what the sites of one job hold of the outer algorithm, and the residuals of their updates.
+void load_pieces(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
+  const std::string* const name = first_trained(state.store);
+  if (name == nullptr) return;
+  const bool moves = reader.find(kOuterMomentum, *name) != nullptr;
+  for (const auto& unit : state.outer->units()) {
+    const ShardMap map = unit->map();
+    const auto read = [&](const std::string& kind, const Tensor& array) {
+      read_stored(ctx, reader, state.store, {kind, array, map});
+    };
+    if (unit->momentum.present() && moves) read(kOuterMomentum, unit->momentum);
+    if (state.outer->apart) read(kOuterLocal, unit->own);
+    if (is_open(*state.outer, *unit)) read(kOuterUpdate, unit->update);
+    load_exchange(ctx, reader, state.store, unit->exchange, kOuterPrefix, exchange_rank(state));
+  }
 }
 
 }  // namespace
@@ -81,11 +128,12 @@ void add_outer_parts(const TrainState& state, std::vector<CheckpointPart>& parts
     if (unit->momentum.present() && first) add(kOuterMomentum, unit->momentum);
     if (state.outer->apart) add(kOuterLocal + site_variant(state.site.index), unit->own);
     if (is_open(*state.outer, *unit) && first) add(kOuterUpdate, unit->update);
-    add_exchange_parts(state.store, unit->exchange, kOuterPrefix, parts);
+    add_exchange_parts(state.store, unit->exchange, kOuterPrefix, state.data_site.index, parts);
   }
   if (state.whole == nullptr) return;
   for (const auto& unit : std::as_const(*state.whole).state().units())
-    add_exchange_parts(state.whole->store(), unit->exchange, kOuterPrefix, parts);
+    add_exchange_parts(state.whole->store(), unit->exchange, kOuterPrefix, state.data_site.index,
+                       parts);
 }
 
 Json outer_rounds_to_json(const OuterState& state) {
@@ -100,29 +148,20 @@ void load_outer(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
     const auto is_outer = [](const CheckpointTensor& t) {
       return t.kind.starts_with(kOuterPrefix);
     };
-    if (std::ranges::any_of(reader.manifest().tensors, is_outer))
+    if (state.is_first_rank && std::ranges::any_of(reader.manifest().tensors, is_outer))
       log_warning("this run has one site and continues from the weights that the sites of ",
                   reader.directory(), " share: their momentum, residuals, open rounds and own ",
                   "weights are dropped");
     return;
   }
-  load_rounds(reader, *state.outer);  // also on ranks without trained parameters
-  const std::string* const name = first_trained(state.store);
-  if (name == nullptr) return;
-  const bool moves = reader.find(kOuterMomentum, *name) != nullptr;
-  for (const auto& unit : state.outer->units()) {
-    const ShardMap map = unit->map();
-    const auto read = [&](const std::string& kind, const Tensor& array) {
-      read_stored(ctx, reader, state.store, {kind, array, map});
-    };
-    if (unit->momentum.present() && moves) read(kOuterMomentum, unit->momentum);
-    if (state.outer->apart) read(kOuterLocal, unit->own);
-    if (is_open(*state.outer, *unit)) read(kOuterUpdate, unit->update);
-    load_exchange(ctx, reader, state.store, unit->exchange, kOuterPrefix);
-  }
+  const int lone = lone_site(reader);
+  load_rounds(reader, lone >= 0 ? lone : state.data_site.index, *state.outer);
+  warn_of_lost_residuals(reader, state, lone);
+  load_pieces(ctx, reader, state);
   if (state.whole == nullptr) return;
   for (const auto& unit : state.whole->state().units())
-    load_exchange(state.whole->host(), reader, state.whole->store(), unit->exchange, kOuterPrefix);
+    load_exchange(state.whole->host(), reader, state.whole->store(), unit->exchange, kOuterPrefix,
+                  exchange_rank(state));
 }
 
 }  // namespace trireme

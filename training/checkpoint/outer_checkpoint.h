@@ -6,6 +6,7 @@
 //   outer.local, outer.local.site.i    a site's own weights, between two rounds
 //   outer.update                       sum of the updates of rounds that have begun and not ended
 //   outer.residual.i, ...              residuals of compressed updates (compression_checkpoint.h)
+// A site that is a job of its own saves as site 0, except for the residuals, which have its number.
 #pragma once
 
 #include "engine/io/sharded_checkpoint.h"

@@ -43,7 +43,7 @@ std::unique_ptr<CompressedGradientSum> compressed_sum(const RunConfig& config, T
                                                  std::move(moments));
 }
 
-bool is_first_rank(const Layout& layout) {
+bool is_first_of_site(const Layout& layout) {
   return layout.tp.index == 0 && layout.cp.index == 0 && layout.dp.index == 0 &&
          layout.pp.index == 0;
 }
@@ -87,6 +87,7 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout, GroupCoord
       site(its_site),
       data_site(config.outer.is_remote() ? GroupCoord{config.outer.sites, config.outer.site}
                                          : its_site),
+      is_first_rank(its_site.index == 0 && is_first_of_site(layout)),
       dtype_(config.dtype),
       sequence_length_(config.sequence_length),
       loss_scale_(config.loss_scale) {
@@ -100,7 +101,7 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout, GroupCoord
         config.outer, store, layout, site, config.model.num_layers,
         config.zero.stage >= first_sharded, config.seed,
         config.outer.is_remote() ? OuterState::kRemoteSite : OuterState::kSite);
-  if (config.outer.is_remote() && is_first_rank(layout))
+  if (config.outer.is_remote() && is_first_rank)
     whole = make_whole_model(config, OuterState::kSender);
 }
 

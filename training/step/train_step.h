@@ -71,6 +71,7 @@ class TrainState {
   std::unique_ptr<OuterState> outer;                 // nullptr: one site
   GroupCoord site;       // of this rank among the sites of its job (parallel/outer/sites.h)
   GroupCoord data_site;  // among all sites: `site`, or that of a job that is a site
+  bool is_first_rank;    // of the job
   // Rank 0 of a site that is a job of its own; else nullptr. In host memory.
   std::unique_ptr<WholeModel> whole;
   StoredWeights weights() const;  // after allocate()
