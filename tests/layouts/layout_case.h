@@ -39,7 +39,7 @@ struct LayoutCase {
   OuterConfig outer = {};  // sizes are those of one site
   DType dtype = DType::kF64;
 
-  int ranks() const { return outer.sites * world_size(sizes); }
+  int ranks() const { return outer.sites_in_job() * world_size(sizes); }
   std::string model() const;  // "gpt2", "llama", a variant or a kind of experts
   std::string name() const;   // "pp2 dp1 cp1 tp4 sp, 1f1b, selective, packed, gpt2"
 };

@@ -222,7 +222,7 @@ std::string replica_difference(const ParameterStore& store, const ConstTensor& a
 }
 
 std::vector<MicroBatch> LayoutRank::batches(int64_t step_number, bool packed) const {
-  const GroupCoord &dp = groups.layout.dp, &site = state.site;
+  const GroupCoord &dp = groups.layout.dp, &site = state.data_site;
   const int64_t first =
       step_number * config.train_batch_size + config.train_batch_size / site.size * site.index;
   std::vector<MicroBatch> batches;
@@ -241,13 +241,13 @@ StepResult LayoutRank::train(int64_t step_number, bool packed) {
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
               const std::function<void(LayoutRank&)>& body) {
   options.start(
-      config.outer.sites * world_size(config.parallel),
+      config.outer.sites_in_job() * world_size(config.parallel),
       [&](Communicator& world) {
         std::unique_ptr<cuda::Context> gpu;
         DeviceAttachment attachment;
         if (options.gpu) gpu = cuda::open(world.rank() % cuda::device_status().devices);
         if (options.gpu) attachment = world.attach(*gpu, options.backend);
-        const Sites sites(world, config.outer.sites);
+        const Sites sites(world, config.outer.sites_in_job());
         Groups groups(sites.ranks(), config.parallel,
                       kv_head_copies(config.model, config.parallel.tp));
         if (options.change) options.change(groups);
@@ -261,12 +261,15 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
         std::unique_ptr<OuterSync> outer;
         ArenaPlan outer_plan;
         if (state.outer != nullptr) {
+          const bool is_remote = config.outer.is_remote();
           outer = std::make_unique<OuterSync>(
-              groups, std::make_unique<PeerExchange>(sites.peers(), *state.outer, ctx), state.store,
-              *state.outer, ctx);
+              groups,
+              is_remote ? options.exchange(world, state, ctx)
+                        : std::make_unique<PeerExchange>(sites.peers(), *state.outer, ctx),
+              state.store, *state.outer, ctx);
           outer_plan = outer->plan();
           ctx.arena.reserve(outer_plan.capacity);
-          outer->begin(state.weights(), outer_plan);
+          if (!is_remote) outer->begin(state.weights(), outer_plan);
         }
         LayoutRank rank{config, world, groups, ctx, state, step, plan, outer.get(), outer_plan};
         body(rank);

@@ -34,10 +34,11 @@ struct LayoutResult {
   double routing_margin = std::numeric_limits<double>::infinity();
 };
 
-// One rank of a run, ready for its first step, after OuterSync::begin().
+// One rank of a run, ready for its first step, after OuterSync::begin(); in a site that is a job of
+// its own before it.
 struct LayoutRank {
   const RunConfig& config;
-  Communicator& world;  // all sites
+  Communicator& world;  // all sites of the job
   Groups& groups;       // of this rank's site
   Ctx& ctx;
   TrainState& state;
@@ -57,6 +58,8 @@ struct LayoutRunOptions {
         run_threads(ranks, rank, options);
       };
   std::function<void(Groups&)> change;  // before anything is built from the groups
+  // Exchange of a site that is a job of its own.
+  std::function<std::unique_ptr<UpdateExchange>(Communicator&, TrainState&, Ctx&)> exchange;
   // Inject faults into the parameters' specs: before the step reads them, and after.
   std::function<void(TrainState&, const Groups&)> before_step, after_step;
   bool gpu = false;  // ranks compute on the available GPUs, in turn

@@ -60,22 +60,30 @@ void load_checkpoint(LayoutRank& rank, const std::string& path, int64_t step) {
   const TrainPosition at = load_train_checkpoint(
       rank.ctx, CheckpointReader(find_checkpoint(path).directory), rank.state);
   EXPECT_EQ(at.step, step);
-  if (rank.outer != nullptr) rank.outer->begin(rank.state.weights(), rank.outer_plan);
+}
+
+void begin_rounds(LayoutRank& rank, int64_t step) {
+  if (rank.outer == nullptr) return;
+  EXPECT_EQ(rank.outer->begin(rank.state.weights(), rank.outer_plan, step), step);
 }
 
 }  // namespace
 
 RunPart run_part(const LayoutCase& c, int64_t from, int64_t to, const std::string& load,
-                 const std::string& save, const LoadHook& load_hook) {
+                 const std::string& save, const LoadHook& load_hook,
+                 const LayoutRunOptions& options) {
   RunConfig config = config_of(c);
   config.checkpoint.save = save;
   RunPart out;
   Whole whole(out);
-  on_ranks(config, {}, [&](LayoutRank& rank) {
-    const auto load_it = [&] { load_checkpoint(rank, load, from); };
+  on_ranks(config, options, [&](LayoutRank& rank) {
+    const auto load_it = [&] {
+      if (!load.empty()) load_checkpoint(rank, load, from);
+      begin_rounds(rank, from);
+    };
     if (load_hook)
       load_hook(rank, load_it);
-    else if (!load.empty())
+    else if (!load.empty() || config.outer.is_remote())
       load_it();
     for (int64_t s = from; s < to; ++s) {
       const StepResult result = rank.train(s, c.packed);

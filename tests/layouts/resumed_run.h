@@ -26,6 +26,7 @@ using LoadHook = std::function<void(LayoutRank&, const std::function<void()>&)>;
 // Runs steps [from, to) after loading the newest checkpoint of `load` ("": none), and saves under
 // `save` ("": does not save).
 RunPart run_part(const LayoutCase& c, int64_t from, int64_t to, const std::string& load,
-                 const std::string& save, const LoadHook& load_hook = {});
+                 const std::string& save, const LoadHook& load_hook = {},
+                 const LayoutRunOptions& options = {});
 
 }  // namespace trireme::test
