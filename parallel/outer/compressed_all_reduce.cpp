@@ -76,19 +76,29 @@ void CompressedAllReduce::start(const ConstTensor& data, int64_t round) {
   exchange(state_.own_wires(), state_.own_bytes(), wire, state_.piece_bytes());
 }
 
-void CompressedAllReduce::start_second_phase(const Tensor& data) {
+Tensor CompressedAllReduce::own_wire(int rank) const {
+  const int64_t bytes = state_.own_bytes().front();
+  return state_.own_wires().slice(0, rank * bytes, (rank + 1) * bytes);
+}
+
+void CompressedAllReduce::sum_codes(const Tensor& data) {
+  for (int r = 0; r < group_.size(); ++r)
+    decode_piece(ctx_, state_, state_.own_piece(), own_wire(r), data, round_, r > 0);
+}
+
+void CompressedAllReduce::start_second_phase(const Tensor& data,
+                                             const std::function<void()>& combine) {
   check(data);
   TRIREME_CHECK(started_, "compressed all-reduce: start_second_phase() without start()");
   if (std::exchange(in_second_phase_, true)) return;
   wait();
-  const Tensor own_wires = state_.own_wires();
-  const int64_t bytes = state_.own_bytes().front();
-  const auto own_wire = [&](int r) { return own_wires.slice(0, r * bytes, (r + 1) * bytes); };
-  for (int r = 0; r < group_.size(); ++r)
-    decode_piece(ctx_, state_, state_.own_piece(), own_wire(r), data, round_, r > 0);
+  if (combine)
+    combine();
+  else
+    sum_codes(data);
   encode_piece(ctx_, state_, state_.own_piece(), own_wire(0), data, round_);
   for (int r = 1; r < group_.size(); ++r) transfer(ctx_, own_wire(r), own_wire(0));
-  exchange(state_.pieces_wire(), state_.piece_bytes(), own_wires, state_.own_bytes());
+  exchange(state_.pieces_wire(), state_.piece_bytes(), state_.own_wires(), state_.own_bytes());
 }
 
 void CompressedAllReduce::finish(const Tensor& data) {

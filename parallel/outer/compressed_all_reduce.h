@@ -13,6 +13,8 @@
 //   sum over r != i of wire(r)  +  (N - 1) wire(i)
 #pragma once
 
+#include <functional>
+
 #include "parallel/comm/communicator.h"
 #include "parallel/outer/compression_state.h"
 
@@ -43,8 +45,12 @@ class CompressedAllReduce {
   // planning run this and finish() only plan their scratch, and the state need not be allocated.
   void start(const ConstTensor& data, int64_t round);
   // Waits for phase 1 and starts phase 2; nothing if that has started. data: scratch until
-  // finish(), the same tensor as there. Collective.
-  void start_second_phase(const Tensor& data);
+  // finish(), the same tensor as there. combine: sets this rank's piece of `data` in place of the
+  // sum of the codes. Collective.
+  void start_second_phase(const Tensor& data, const std::function<void()>& combine = {});
+  // Waits for phase 1, of which code() is the code of this rank's piece from a rank until phase 2.
+  void finish_first_phase() { wait(); }
+  ConstTensor code(int rank) const { return own_wire(rank); }
   // Completes start(): every part of data = the sum. Collective; waits, which is added to
   // TimeCategory::kCommunication of the context's profile, as in start_second_phase().
   void finish(const Tensor& data);
@@ -55,6 +61,8 @@ class CompressedAllReduce {
   void check(const ConstTensor& data) const;
   void exchange(const Tensor& out, std::span<const int64_t> out_bytes, const ConstTensor& in,
                 std::span<const int64_t> in_bytes);
+  Tensor own_wire(int rank) const;
+  void sum_codes(const Tensor& data);
   void wait();
 
   Communicator& group_;

@@ -15,6 +15,8 @@ constexpr OuterAlgorithm kAlgorithms[] = {
      false},
     {"streaming_diloco", "the same for groups of layers in turn, sent while training continues",
      0.7, [](int) { return 0.9; }, true, true},
+    {"adasum", "the sum of orthogonal updates and the mean of parallel ones, for each tensor", 1.0,
+     [](int) { return 0.0; }, false, false, UpdateCombination::kAdasum},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "engine/ops/rows/transfer.h"
 #include "parallel/outer/compressors/compressors.h"
 #include "parallel/outer/compressors/exact.h"
+#include "parallel/outer/outer_algorithms.h"
 #include "parallel/outer/weight_pieces.h"
 
 namespace trireme {
@@ -125,6 +126,15 @@ void OuterState::allocate(Ctx& ctx) {
     if (sharded_weights_) unit->scratch = next();
     unit->exchange.allocate(ctx);
   }
+}
+
+bool combines_updates(const OuterConfig& config) {
+  const OuterAlgorithm* const row = find_outer_algorithm(config.algorithm);
+  return row != nullptr && row->combination == UpdateCombination::kAdasum;
+}
+
+double update_factor(const OuterConfig& config, int sites) {
+  return combines_updates(config) ? 1.0 : 1.0 / sites;
 }
 
 void change_shared(Ctx& ctx, const OuterConfig& config, const OuterState::Unit& unit,

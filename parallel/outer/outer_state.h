@@ -27,7 +27,8 @@ class OuterState {
     FlatRange piece;                // this rank's
     CompressionState exchange;      // of this rank's piece, between the sites
     // (n) elements of the piece each; momentum and scratch may be absent. `update` holds the update
-    // of the site from the beginning of a round, and the sum of those of all sites at its end;
+    // of the site from the beginning of a round, and the sum of those of all sites at its end, or
+    // their combination (combines_updates());
     // `own` the site's own weights in OuterSync::with_shared_weights(). Without overlap both have
     // the same memory.
     Tensor shared = {}, momentum = {}, update = {}, own = {}, scratch = {};
@@ -43,8 +44,10 @@ class OuterState {
     int64_t begun = -1;   // after this step; -1: none
     bool summed = false;  // the exchange is complete: `update` of the units is the sum
     // By site, 0 or why its update is left out: kNotFinite, kAbsent; then the sum of the squares of
-    // the updates. Of this site, and of all once the exchange is complete. In a loaded checkpoint:
-    // of its sites.
+    // the updates. Of this site, and of all once the exchange is complete; the last element is then
+    // n |d|^2 + sum over s of |d_s - d|^2, of n updates d_s that count and the d of
+    // parallel/outer/outer_algorithms.h: the sum of the squares of the updates if d is their mean.
+    // In a loaded checkpoint: of its sites.
     std::vector<double> report;
     // Element of `report` for this site, or for the one whose weights it continues.
     int own = 0;
@@ -92,8 +95,14 @@ class OuterState {
   Buffer buffer_;
 };
 
-// Changes the shared weights of a unit by `factor` times its update, the sum of those of the sites,
-// in the round after step `step`. scalars (kStepScalarsBytes) uint8: scratch.
+// Whether Unit::update is d itself at the end of an exchange, and not the sum of the updates: it is
+// combined by Adasum, except in the warm-up, where it is the mean.
+bool combines_updates(const OuterConfig& config);
+// Factor of Unit::update in d, where the updates of `sites` sites count.
+double update_factor(const OuterConfig& config, int sites);
+
+// Changes the shared weights of a unit by d, which is `factor` times its update, in the round after
+// step `step`. scalars (kStepScalarsBytes) uint8: scratch.
 void change_shared(Ctx& ctx, const OuterConfig& config, const OuterState::Unit& unit,
                    const Tensor& scalars, int64_t step, double factor);
 

@@ -130,7 +130,7 @@ void OuterSync::begin_round(int fragment, int64_t step) {
   });
 }
 
-// update = the sum of the updates of all sites.
+// update = the sum of the updates of all sites, or their combination.
 void OuterSync::complete_sum(int fragment) {
   OuterState::OpenRound& its = open(fragment);
   if (its.begun < 0 || its.summed) return;
@@ -162,11 +162,26 @@ void OuterSync::continue_from_shared(OuterRound& round) {
   for (int f = 0; f < fragments(); ++f) {
     if (!open(f).replaced) continue;
     round.newest_step = std::max(round.newest_step, open(f).newest);
-    round.sent_bytes += exchange_->sent_bytes(f);
+    round.sent_bytes += exchange_->sent_bytes(f, open(f).begun);
     ++round.fragments;
     open(f) = {};
   }
   for_each(kAll, [&](const UnitWeights& w) { write_mixed(w, 0); });
+}
+
+// Changes the shared weights of a fragment by the updates of `sites` sites.
+void OuterSync::change_by_updates(int fragment, int64_t step, int sites, OuterRound& round) {
+  const OuterState::OpenRound& its = open(fragment);
+  const double factor = update_factor(state_.config(), sites);
+  in_scratch_step(ctx_, *plan_, [&] { add_squares(fragment); });
+  const double squares = squares_of_site() * factor * factor;
+  round.update_norm = std::hypot(round.update_norm, std::sqrt(squares));
+  round.drift =
+      std::hypot(round.drift, std::sqrt(std::max(0.0, its.report.back() / sites - squares)));
+  const Tensor scalars = scalars_.tensor(DType::kU8, {kStepScalarsBytes}, kScalarsAt);
+  for_each(fragment, [&](const UnitWeights& w) {
+    change_shared(ctx_, state_.config(), w.unit, scalars, step, factor);
+  });
 }
 
 void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& round) {
@@ -181,22 +196,12 @@ void OuterSync::end_round(int fragment, int64_t step, bool at_once, OuterRound& 
     if (of(site) == OuterState::kNotFinite) add_once(round.left_out, site);
     if (of(site) == OuterState::kAbsent) add_once(round.absent, site);
   }
-  if (sites > 0) {
-    in_scratch_step(ctx_, *plan_, [&] { add_squares(fragment); });
-    const double mean = squares_of_site() / sites / sites;
-    round.update_norm = std::hypot(round.update_norm, std::sqrt(mean));
-    round.drift =
-        std::hypot(round.drift, std::sqrt(std::max(0.0, its.report.back() / sites - mean)));
-    const Tensor scalars = scalars_.tensor(DType::kU8, {kStepScalarsBytes}, kScalarsAt);
-    for_each(fragment, [&](const UnitWeights& w) {
-      change_shared(ctx_, state_.config(), w.unit, scalars, step, 1.0 / sites);
-    });
-  }
+  if (sites > 0) change_by_updates(fragment, step, sites, round);
   // A site that was left out has weights of no use.
   const bool is_left_out = of(its.own) != 0;
   const double mixing = at_once || is_left_out ? 0.0 : state_.config().mixing;
   for_each(fragment, [&](const UnitWeights& w) { write_mixed(w, mixing); });
-  round.sent_bytes += exchange_->sent_bytes(fragment);
+  round.sent_bytes += exchange_->sent_bytes(fragment, its.begun);
   ++round.fragments;
   its = {};
 }

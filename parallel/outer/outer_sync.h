@@ -21,8 +21,9 @@ namespace trireme {
 
 // Rounds that ended at one step, of one or more fragments.
 struct OuterRound {
-  // With d_s the update of site s, d their mean: norm of d, and root of the mean over s of
-  // |d_s - d|^2. With compression d is what was received, and the drift a difference of squares.
+  // With d_s the update of site s, d their mean or combination: norm of d, and root of the mean
+  // over s of |d_s - d|^2. With compression d is what was received, and the drift a difference of
+  // squares.
   double update_norm = 0, drift = 0;
   double seconds = 0;         // that this rank spent in after_step() since the rounds before
   int64_t sent_bytes = 0;     // by this rank to other sites
@@ -83,6 +84,7 @@ class OuterSync {
   void end_loaded_rounds(int64_t step);
   bool is_replaced() const;
   void continue_from_shared(OuterRound& round);
+  void change_by_updates(int fragment, int64_t step, int sites, OuterRound& round);
   void end_round(int fragment, int64_t step, bool at_once, OuterRound& round);
   void add_squares(int fragment);
   double squares_of_site();

@@ -38,4 +38,11 @@ void decode_piece(Ctx& ctx, const CompressionState& state, const CompressionStat
           const EncodingKey& key) { state.compressor(e.part).decode(ctx, y, code, key, add); });
 }
 
+void decode_part(Ctx& ctx, const CompressionState& state, const CompressionState::Encoder& e,
+                 const ConstTensor& code, const Tensor& y, int64_t round) {
+  EncodingKey key = e.part.key;
+  key.round = round;
+  state.compressor(e.part).decode(ctx, y, code, key, false);
+}
+
 }  // namespace trireme

@@ -13,5 +13,8 @@ void encode_piece(Ctx& ctx, const CompressionState& state, const CompressionStat
 // The piece of `data` = the decoded code; with `add`, plus the piece.
 void decode_piece(Ctx& ctx, const CompressionState& state, const CompressionState::Piece& piece,
                   const ConstTensor& wire, const Tensor& data, int64_t round, bool add);
+// y (rows, columns) = the decoded code of one part.
+void decode_part(Ctx& ctx, const CompressionState& state, const CompressionState::Encoder& e,
+                 const ConstTensor& code, const Tensor& y, int64_t round);
 
 }  // namespace trireme

@@ -29,11 +29,12 @@ class UpdateExchange {
   // Starts to send what depends on the updates of the others; waits for these. The order in which
   // ranks call start() and this of all fragments must be the same.
   virtual void start_second_phase(int fragment) = 0;
-  // Waits for the end of the exchange: Unit::update is the sum over the sites, and round.report
-  // that of all sites.
+  // Waits for the end of the exchange: Unit::update is the sum over the sites, or their combination
+  // (combines_updates()), and round.report that of all sites.
   virtual void finish(int fragment, OuterState::OpenRound& round) = 0;
-  // Bytes that this rank sends to other sites in one exchange of the fragment.
-  virtual int64_t sent_bytes(int fragment) const = 0;
+  // Bytes that this rank sends to other sites in the exchange of a fragment whose round begins
+  // after step `step`.
+  virtual int64_t sent_bytes(int fragment, int64_t step) const = 0;
 };
 
 }  // namespace trireme

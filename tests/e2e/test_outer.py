@@ -90,6 +90,20 @@ class Outer(tiny_run.RunTest):
         sent = code_bytes(MATRICES) + 4 * NORMS
         self.assertEqual([record["outer_sent_bytes"] for record in self.rounds().values()], 2 * [sent])
 
+    def test_bytes_of_adasum(self):
+        """The Gram matrices of all tensors besides, from the first rank of each site; a warm-up needs none."""
+        sites = 4
+        gram = (len(MATRICES) + NORMS // HIDDEN) * sites * (sites + 1) // 2 * 8
+        for name, ranks in (("ranks-4", 4), ("ranks-8", 8)):
+            sent = {}
+            for algorithm in ("average", "adasum"):
+                self.configure(train_steps=6, train_batch_size=16, output_dir=f"{name}-{algorithm}",
+                               outer={"sites": sites, "algorithm": algorithm, "period": 5, "warmup_steps": 1})
+                self.pretrain("--ranks", ranks, timeout=300)
+                sent[algorithm] = [record["outer_sent_bytes"] for record in self.rounds(f"{name}-{algorithm}").values()]
+            extra = [adasum - average for adasum, average in zip(sent["adasum"], sent["average"])]
+            self.assertEqual(extra, [0, 3 * gram, 3 * gram])
+
     def kinds(self, step):
         """Kinds of the tensors of a checkpoint that belong to the outer algorithm."""
         kinds = {tensor["kind"] for tensor in json.loads(self.weights(step))}
@@ -129,6 +143,8 @@ class Outer(tiny_run.RunTest):
         streaming = {"algorithm": "streaming_diloco", "period": 6, "overlap_steps": 3, "compression":
                      {"method": "quantize", "bits": 4, "block": 16, "min_bytes": 1024}}
         for name, outer in (("diloco", {"period": 4}), ("streaming", streaming),
+                            ("adasum", {"algorithm": "adasum", "period": 4, "fragments": 2, "overlap_steps": 2, "compression":
+                                        {"method": "quantize", "bits": 8, "block": 16, "min_bytes": 1024}}),
                             ("block_momentum", {"algorithm": "block_momentum", "period": 3, "warmup_steps": 4, "compression":
                                                 {"method": "quantize", "bits": 1, "block": 16, "min_bytes": 1024}})):
             with self.subTest(name):

@@ -104,7 +104,9 @@ class Sites(SitesTest):
         """Two sites have the weights of one job with two sites, bit for bit, also if each has several ranks."""
         quantized = {"compression": COMPRESSION}
         streaming = {"algorithm": "streaming_diloco", "overlap_steps": 3, **quantized}
-        for name, ranks, outer in (("exact", 1, {}), ("quantized", 2, quantized), ("streaming", 2, streaming)):
+        adasum = {"algorithm": "adasum", "fragments": 2, "overlap_steps": 2, **quantized}
+        for name, ranks, outer in (("exact", 1, {}), ("quantized", 2, quantized), ("streaming", 2, streaming),
+                                   ("adasum", 1, {"algorithm": "adasum"}), ("overlapped_adasum", 2, adasum)):
             with self.subTest(name):
                 self.configure_sites(outer=outer, train_steps=12)
                 self.pretrain("--ranks", 2 * ranks, "--set", f"output_dir={name}")

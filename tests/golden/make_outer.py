@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/outer.json: the shared weights after 20 rounds of three sites, by each outer algorithm, computed here in
+"""Writes tests/golden/outer.json: the shared weights after 20 rounds of three sites (Adasum: of two to five), by each outer algorithm, computed here in
 numpy from the papers' own formulas. tests/parallel/outer/test_outer_sync.cpp moves the same sites by the same amounts and compares.
 
     python3 -m venv venv && venv/bin/pip install numpy
@@ -23,10 +23,10 @@ def first(fragment):
     return matrix(999, fragment)
 
 
-def moved(step, site, fragment=0):
+def moved(step, site, fragment=0, sites=SITES):
     """How far a site trains in a step, numbered from 0. No two elements have the same magnitude, so that rounding does not choose
     which ones top-k keeps."""
-    by = matrix(step * SITES + site, fragment)
+    by = matrix(step * sites + site, fragment)
     return by / 8 * (1 + np.arange(by.size).reshape(by.shape) / 1021)
 
 
@@ -67,6 +67,37 @@ class DiLoCo:
         return x - self.lr * (gradient + self.momentum * self.buffer if self.nesterov else self.buffer)
 
 
+def adasum(updates):
+    """Maleki et al. 2020, equation 7 and the tree of its algorithm: neighbours in pairs, and the last of an odd number by itself."""
+    if len(updates) == 1:
+        return updates[0]
+    above = []
+    for a, b in zip(updates[::2], updates[1::2]):
+        dot = np.vdot(a, b)
+        above.append((1 - dot / (2 * np.vdot(a, a))) * a + (1 - dot / (2 * np.vdot(b, b))) * b)
+    return adasum(above + updates[len(updates) - len(updates) % 2:])
+
+
+class Adasum:
+    def __init__(self, lr, momentum, nesterov, compress=None):
+        self.sgd = DiLoCo(lr, momentum, nesterov)
+        self.compress, self.residuals, self.of_result = compress, {}, 0
+
+    def __call__(self, x, sites):
+        updates = [x - site for site in sites]
+        if self.compress is None:
+            return self.sgd(x, [x - adasum(updates)])
+        sent = []
+        for s, update in enumerate(updates):
+            v = update + self.residuals.get(s, 0)
+            sent.append(self.compress(v))
+            self.residuals[s] = v - sent[-1]
+        v = adasum(sent) + self.of_result
+        y = self.compress(v)
+        self.of_result = v - y
+        return self.sgd(x, [x - y])
+
+
 class Compressed:
     """What an algorithm sees of sites whose updates are compressed, with error feedback in both phases."""
 
@@ -91,12 +122,26 @@ def keep_quarter(v):
     return make_compression.keep(v, 0.25, 16, np.abs(v))
 
 
-def replay(algorithm, warmup):
+def replay(algorithm, warmup, count=SITES):
     x = first(0)
     for step in range(ROUNDS):
-        sites = [x + moved(step, s) for s in range(SITES)]
-        x = sum(sites) / SITES if step < warmup else algorithm(x, sites)
+        sites = [x + moved(step, s, sites=count) for s in range(count)]
+        x = sum(sites) / count if step < warmup else algorithm(x, sites)
     return x
+
+
+def adasum_cases():
+    plain, momentum = dict(lr=1.0, momentum=0.0, nesterov=False), dict(lr=0.5, momentum=0.9, nesterov=True)
+    for count in (2, 3, 4, 5):
+        yield {"algorithm": "adasum", "sites": count, **plain, "warmup_steps": 0, "shared": replay(Adasum(**plain), 0, count)}
+    yield {"algorithm": "adasum", **momentum, "warmup_steps": WARMUP, "shared": replay(Adasum(**momentum), WARMUP)}
+    for count in (2, 3, 4):
+        compressed = Adasum(**plain, compress=keep_quarter)
+        yield {"algorithm": "adasum", "sites": count, **plain, "warmup_steps": 0, "top_k": 0.25,
+               "shared": replay(compressed, 0, count)}
+    fragments = [Adasum(**plain) for _ in range(FRAGMENTS)]
+    yield {"algorithm": "adasum", **plain, "warmup_steps": WARMUP, "fragments": FRAGMENTS, "period": PERIOD, "overlap_steps": 3,
+           "mixing": 0.25, "steps": streaming_steps(WARMUP), "shared": streaming(fragments, WARMUP, 3, 0.25)}
 
 
 def streaming_steps(warmup):
@@ -153,6 +198,7 @@ def main():
             algorithms = [Compressed(algorithm, keep_quarter) for algorithm in algorithms]
             case["top_k"] = 0.25
         written.append({**case, "shared": streaming(algorithms, warmup, overlap, mixing)})
+    written += adasum_cases()
     for case in written:
         case["shared"] = [float(f"{v:.12g}") for v in case["shared"].flatten()]
     path = Path(__file__).parent / "outer.json"

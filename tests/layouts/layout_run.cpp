@@ -265,7 +265,7 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
           outer = std::make_unique<OuterSync>(
               groups,
               is_remote ? options.exchange(world, state, ctx)
-                        : std::make_unique<PeerExchange>(sites.peers(), *state.outer, ctx),
+                        : std::make_unique<PeerExchange>(sites, state.store, *state.outer, ctx),
               state.store, *state.outer, ctx);
           outer_plan = outer->plan();
           ctx.arena.reserve(outer_plan.capacity);

@@ -42,9 +42,18 @@ OuterConfig streaming(int64_t period, int64_t overlap) {
   return config;
 }
 
+OuterConfig adasum(int64_t period, int64_t overlap) {
+  OuterConfig config = average(period);
+  config.algorithm = "adasum";
+  config.fragments = 2;
+  config.overlap_steps = overlap;
+  config.mixing = overlap > 0 ? 0.5 : 0;
+  return config;
+}
+
 // Algorithms and compressors, for the layouts in turn.
 std::vector<OuterConfig> exchanges() {
-  std::vector<OuterConfig> all(7, diloco(2));  // rounds after steps 2, 4 and 5
+  std::vector<OuterConfig> all(9, diloco(2));  // rounds after steps 2, 4 and 5
   all[5] = streaming(3, 2);                    // begin after steps 1 and 3, end after 3 and 5
   all[6] = streaming(2, 1);
   all[6].compression = compression({.bits = 8, .block = 8});
@@ -52,6 +61,9 @@ std::vector<OuterConfig> exchanges() {
   all[2].compression = compression({.bits = 8, .block = 8});
   all[3].compression = compression({.method = "top_k", .ratio = 0.25, .block = 8});
   all[4].compression = compression({.method = "random_k", .ratio = 0.25, .block = 8});
+  all[7] = adasum(2, 0);
+  all[8] = adasum(3, 2);
+  all[8].compression = compression({.bits = 8, .block = 8});
   return all;
 }
 
@@ -124,12 +136,30 @@ TEST(Outer, DoesNotDependOnTheLayoutOfASite) {
     }
 }
 
+// A tree of four and of three updates.
+TEST(Outer, AdasumDoesNotDependOnTheLayoutOfASite) {
+  OuterConfig exact = adasum(2, 0), compressed = adasum(3, 1);
+  exact.sites = 4;
+  compressed.sites = 3;
+  compressed.compression = compression({.method = "top_k", .ratio = 0.25, .block = 8});
+  for (LayoutCase c : {layout(1, 4, 1, 1), layout(2, 1, 1, 1, 3), layout(1, 1, 2, 1),
+                       layout(2, 1, 1, 1, 1), layout(1, 2, 1, 2, 0, true)})
+    for (const OuterConfig& outer : {exact, compressed}) {
+      c.outer = outer;
+      expect_as_one_rank_each(c);
+    }
+}
+
 TEST(Outer, DoesNotDependOnHowASiteDividesExperts) {
   LayoutCase c = layout(2, 2, 1, 1, 0, true);
   c.experts = "mixtral";
   c.sizes.ep = 2;
-  for (const auto& [zero, outer] :
-       {std::pair{0, diloco(2)}, {3, exchanges()[2]}, {1, exchanges()[5]}, {3, exchanges()[6]}}) {
+  for (const auto& [zero, outer] : {std::pair{0, diloco(2)},
+                                    {3, exchanges()[2]},
+                                    {1, exchanges()[5]},
+                                    {3, exchanges()[6]},
+                                    {0, exchanges()[7]},
+                                    {1, exchanges()[8]}}) {
     c.zero = zero;
     c.outer = outer;
     expect_as_one_rank_each(c);
@@ -177,7 +207,7 @@ TEST(Outer, DependsOnSitesPeriodAndAlgorithm) {
   EXPECT_TRUE(differs(classical));
   EXPECT_TRUE(differs(diloco(3)));
   EXPECT_TRUE(differs(average(2)));
-  for (const size_t exchange : {2, 3, 4, 5, 6}) EXPECT_TRUE(differs(exchanges()[exchange]));
+  for (const size_t exchange : {2, 3, 4, 5, 6, 7, 8}) EXPECT_TRUE(differs(exchanges()[exchange]));
 }
 
 // Five steps on batches without masked targets, so that all sites have as many.

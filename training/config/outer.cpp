@@ -139,8 +139,8 @@ void add_outer_keys(Schema& s) {
       .above(0)
       .at_most(10);
   s.number(kMomentum, "\"auto\"",
-           "momentum over rounds; auto: average: 0, block_momentum: 1 - 1 / sites, diloco and "
-           "streaming_diloco: 0.9")
+           "momentum over rounds; auto: average and adasum: 0, block_momentum: 1 - 1 / sites, "
+           "diloco and streaming_diloco: 0.9")
       .or_auto()
       .at_least(0)
       .below(1);

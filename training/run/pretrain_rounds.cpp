@@ -11,7 +11,7 @@ namespace trireme {
 
 std::unique_ptr<UpdateExchange> PretrainRun::open_exchange() {
   if (!config_.outer.is_remote())
-    return std::make_unique<PeerExchange>(sites_.peers(), *state_.outer, ctx_);
+    return std::make_unique<PeerExchange>(sites_, state_.store, *state_.outer, ctx_);
   HubAddress address;
   agreed(group_, [&] {
     if (group_.rank() == 0) address = hub_address(config_.outer);

@@ -220,7 +220,7 @@ void HubExchange::send_update(int fragment, const OuterState::OpenRound& round) 
   since_ = Clock::now();
   losses_ = 0;
   steps_ = 0;
-  auto message = std::make_shared<Bytes>(static_cast<size_t>(sent_bytes(fragment)));
+  auto message = std::make_shared<Bytes>(static_cast<size_t>(sent_bytes(fragment, round.begun)));
   std::memcpy(message->data(), &header, sizeof header);
   whole_->encode(fragment, round.begun, std::span(*message).subspan(sizeof header));
   channel_->send(SiteMessage::kUpdate, static_cast<uint64_t>(fragment), message);
@@ -313,7 +313,7 @@ void HubExchange::finish(int fragment, OuterState::OpenRound& round) {
   weights_.scatter(fragment, &OuterState::Unit::update, &OuterState::Unit::update);
 }
 
-int64_t HubExchange::sent_bytes(int fragment) const {
+int64_t HubExchange::sent_bytes(int fragment, int64_t /*step*/) const {
   return leads() ? static_cast<int64_t>(sizeof(UpdateHeader)) + whole_->code_bytes(fragment) : 0;
 }
 

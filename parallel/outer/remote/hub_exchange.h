@@ -52,7 +52,7 @@ class HubExchange : public UpdateExchange {
   void start_second_phase(int /*fragment*/) override {}
   // WaitEnded, before anything changes.
   void finish(int fragment, OuterState::OpenRound& round) override;
-  int64_t sent_bytes(int fragment) const override;
+  int64_t sent_bytes(int fragment, int64_t step) const override;
 
   // Loss of a step, for the hub's report.
   void add_loss(double loss);

@@ -415,6 +415,21 @@ void SiteHub::close_due() {
   }
 }
 
+// Combines the updates that count. Returns what is added to the squares of the report.
+double SiteHub::combine_codes(const RoundBook::Closed& closed, const Round& round,
+                              const std::vector<double>& report) {
+  WholeModel& model = *run_.model;
+  if (!model.combines()) {
+    add_codes(closed, round);
+    return 0;
+  }
+  std::vector<std::span<const std::byte>> codes(report.size() - 1);
+  for (const auto& [site, update] : round.updates)
+    if (const auto s = static_cast<size_t>(site); report[s] == 0)
+      codes[s] = std::span(update.message).subspan(sizeof(UpdateHeader));
+  return model.combine(closed.fragment, closed.step, codes);
+}
+
 // Adds the updates in the order of the sites.
 void SiteHub::add_codes(const RoundBook::Closed& closed, const Round& round) {
   bool add = false;
@@ -443,11 +458,12 @@ void SiteHub::add_updates(const RoundBook::Closed& closed, Round& round,
                           std::vector<double>& report) {
   for (const auto& [site, update] : round.updates)
     report[static_cast<size_t>(site)] = update.header.left_out != 0 ? OuterState::kNotFinite : 0;
-  add_codes(closed, round);
+  double squares = combine_codes(closed, round, report);
   if (!(run_.model->squares(closed.fragment) < kMaxEncodedSquares)) {
     drop_bad_updates(closed, round, report);
-    add_codes(closed, round);
+    squares = combine_codes(closed, round, report);
   }
+  report.back() = squares;
   for (const auto& [site, update] : round.updates)
     if (!update.is_bad) report.back() += update.header.squares;
 }
@@ -502,10 +518,12 @@ void SiteHub::close(const RoundBook::Closed& closed) {
   described.fragment = closed.fragment;
   described.step = closed.step;
   if (const auto sites = std::count(report.begin(), report.end() - 1, 0.0); sites > 0) {
-    const double mean = model.squares(closed.fragment) / static_cast<double>(sites * sites);
-    described.update_norm = std::sqrt(mean);
-    described.drift = std::sqrt(std::max(0.0, report.back() / static_cast<double>(sites) - mean));
-    model.change_shared(closed.fragment, closed.step, 1.0 / static_cast<double>(sites));
+    const double factor = update_factor(model.config(), static_cast<int>(sites));
+    const double squares = model.squares(closed.fragment) * factor * factor;
+    described.update_norm = std::sqrt(squares);
+    described.drift =
+        std::sqrt(std::max(0.0, report.back() / static_cast<double>(sites) - squares));
+    model.change_shared(closed.fragment, closed.step, factor);
   }
   ++closed_rounds_[static_cast<size_t>(closed.fragment)];
   snapshot_.reset();

@@ -112,6 +112,8 @@ class SiteHub {
   void close(const RoundBook::Closed& closed);
   void add_updates(const RoundBook::Closed& closed, Round& round, std::vector<double>& report);
   void add_codes(const RoundBook::Closed& closed, const Round& round);
+  double combine_codes(const RoundBook::Closed& closed, const Round& round,
+                       const std::vector<double>& report);
   void drop_bad_updates(const RoundBook::Closed& closed, Round& round, std::vector<double>& report);
   std::shared_ptr<Bytes> encode_sum(const RoundBook::Closed& closed,
                                     const std::vector<double>& report);

@@ -34,21 +34,31 @@ void WholeModel::for_each_code(int fragment, const Use& use) const {
   });
 }
 
+void WholeModel::plan_codes(int fragment) {
+  for_each_code(fragment, [&](const OuterState::Unit& unit, const CompressionState::Piece& piece,
+                              int64_t, int64_t bytes) {
+    const Tensor code(nullptr, DType::kU8, Shape{bytes});
+    const Tensor update = unit.update_or_shape();
+    encode_piece(host_, unit.exchange, piece, code, update, 0);
+    decode_piece(host_, unit.exchange, piece, code, update, 0, true);
+  });
+  if (!combines()) return;
+  const std::span<const std::byte> none(static_cast<const std::byte*>(nullptr),
+                                        static_cast<size_t>(code_bytes(fragment)));
+  combine_units(fragment, config().warmup_steps + 1,
+                std::vector(static_cast<size_t>(config().sites), none));
+}
+
 WholeModel::WholeModel(const OuterConfig& config, const ParameterList& parameters, DType dtype,
                        int64_t layers, uint64_t seed, OuterState::Holder holder)
     : holder_(holder),
       store_(parameters, dtype),
       state_(config, store_, layout_of({}, 0), {}, layers, false, seed, holder),
       host_(kThreads, "whole updates") {
+  if (holder == OuterState::kHub && combines_updates(config))
+    combiner_ = std::make_unique<UpdateCombiner>(store_, state_, config.sites, nullptr, host_);
   plan_ = plan_scratch_step(host_, [&] {
-    for (int f = 0; f < fragments(); ++f)
-      for_each_code(f, [&](const OuterState::Unit& unit, const CompressionState::Piece& piece,
-                           int64_t, int64_t bytes) {
-        const Tensor code(nullptr, DType::kU8, Shape{bytes});
-        const Tensor update = unit.update_or_shape();
-        encode_piece(host_, unit.exchange, piece, code, update, 0);
-        decode_piece(host_, unit.exchange, piece, code, update, 0, true);
-      });
+    for (int f = 0; f < fragments(); ++f) plan_codes(f);
   });
 }
 
@@ -85,6 +95,35 @@ void WholeModel::decode(int fragment, int64_t round, std::span<const std::byte> 
                    unit.update, round, add);
     });
   });
+}
+
+void WholeModel::combine_units(int fragment, int64_t round,
+                               const std::vector<std::span<const std::byte>>& codes) {
+  std::vector<bool> counts;
+  for (const auto& code : codes) counts.push_back(!code.empty());
+  const auto codes_at = [&](int64_t at, int64_t bytes) {
+    return [&codes, at, bytes](int site) {
+      return ConstTensor(bytes_tensor(codes[static_cast<size_t>(site)]).slice(0, at, at + bytes));
+    };
+  };
+  combiner_->begin(fragment, counts, round);
+  if (round <= config().warmup_steps) {
+    combiner_->weigh_equally();
+  } else {
+    for_each_code(fragment,
+                  [&](const OuterState::Unit& unit, const CompressionState::Piece&, int64_t at,
+                      int64_t bytes) { combiner_->add_products(unit, codes_at(at, bytes)); });
+    combiner_->weigh_by_products();
+  }
+  for_each_code(fragment,
+                [&](const OuterState::Unit& unit, const CompressionState::Piece&, int64_t at,
+                    int64_t bytes) { combiner_->combine(unit, codes_at(at, bytes)); });
+}
+
+double WholeModel::combine(int fragment, int64_t round,
+                           const std::vector<std::span<const std::byte>>& codes) {
+  in_scratch_step(host_, plan_, [&] { combine_units(fragment, round, codes); });
+  return combiner_->squares_of_combination();
 }
 
 int64_t WholeModel::array_bytes(int fragment) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/outer/outer_state.h"
+#include "parallel/outer/update_combiner.h"
 #include "parallel/parameter_store.h"
 
 namespace trireme {
@@ -34,6 +35,12 @@ class WholeModel {
   void encode(int fragment, int64_t round, std::span<std::byte> code);
   void decode(int fragment, int64_t round, std::span<const std::byte> code, bool add);
 
+  // Whether the updates of sites are combined (combines_updates()), on the hub.
+  bool combines() const { return combiner_ != nullptr; }
+  // Unit::update = the combination of updates. codes: by site; empty: the site's does not count.
+  // Returns UpdateCombiner::squares_of_combination().
+  double combine(int fragment, int64_t round, const std::vector<std::span<const std::byte>>& codes);
+
   // Values of one array of a fragment's units, one after the other.
   int64_t array_bytes(int fragment) const;
   std::span<std::byte> copy_out(int fragment, Tensor OuterState::Unit::*array,
@@ -58,6 +65,9 @@ class WholeModel {
  private:
   template <class Use>
   void for_each_code(int fragment, const Use& use) const;
+  void plan_codes(int fragment);
+  void combine_units(int fragment, int64_t round,
+                     const std::vector<std::span<const std::byte>>& codes);
   bool sends() const { return holder_ == OuterState::kSender; }
 
   OuterState::Holder holder_;
@@ -66,6 +76,7 @@ class WholeModel {
   Ctx host_;
   ArenaPlan plan_;
   Buffer scalars_;
+  std::unique_ptr<UpdateCombiner> combiner_;
 };
 
 }  // namespace trireme

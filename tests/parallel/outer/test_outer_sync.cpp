@@ -1,8 +1,11 @@
 // Rounds of sites against their replay in numpy (tests/golden/make_outer.py).
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <functional>
 #include <latch>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "parallel/comm/world.h"
@@ -28,13 +31,15 @@ double element(int64_t step, int64_t i) {
   return static_cast<double>(x * x % 2003 - 1001) / 512;
 }
 
-// A matrix for each fragment.
-ParameterList matrices(int fragments) {
+using Matrices = std::array<std::vector<double>, 2>;
+
+// A matrix for each layer.
+ParameterList matrices(int layers) {
   ParameterList list;
-  for (int f = 0; f < fragments; ++f)
-    list.add({.name = concat("model.layers.", f, ".mlp.up_proj.weight"),
+  for (int l = 0; l < layers; ++l)
+    list.add({.name = concat("model.layers.", l, ".mlp.up_proj.weight"),
               .shape = {kRows, kColumns},
-              .block = f});
+              .block = l});
   return list;
 }
 
@@ -51,18 +56,19 @@ struct SiteRank {
 
 void on_sites(const OuterConfig& config, DType dtype,
               const std::function<void(const SiteRank&)>& body, int ranks_per_site = 1,
-              const CommOptions& options = {}) {
+              const CommOptions& options = {}, int layers_per_fragment = 1) {
+  const int layers = config.fragments * layers_per_fragment;
   const auto run_rank = [&](Communicator& world) {
     const Sites sites(world, config.sites);
     ParallelSizes sizes;
     sizes.dp = ranks_per_site;
     const Groups groups(sites.ranks(), sizes);
     Ctx ctx(1, "test");
-    ParameterStore store(matrices(config.fragments), dtype);
+    ParameterStore store(matrices(layers), dtype);
     store.allocate(ctx, true);
-    OuterState state(config, store, groups.layout, sites.position(), config.fragments, false, 1);
+    OuterState state(config, store, groups.layout, sites.position(), layers, false, 1);
     state.allocate(ctx);
-    OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
+    OuterSync sync(groups, std::make_unique<PeerExchange>(sites, store, state, ctx), store, state,
                    ctx);
     const ArenaPlan plan = sync.plan();
     ctx.arena.reserve(plan.capacity);
@@ -73,7 +79,7 @@ void on_sites(const OuterConfig& config, DType dtype,
 
 OuterConfig config_of(const Json& golden) {
   OuterConfig config;
-  config.sites = kSites;
+  config.sites = golden.value("sites", kSites);
   config.period = golden.value("period", 1);
   config.fragments = golden.value("fragments", 1);
   config.overlap_steps = golden.value("overlap_steps", 0);
@@ -105,7 +111,7 @@ std::vector<double> after_steps(const OuterConfig& config, int64_t steps) {
     rank.begin();
     for (int64_t step = 0; step < steps; ++step) {
       for_each_weight([&](double& weight, int64_t first, int64_t i) {
-        const double by = element(first + step * kSites + rank.site(), i);
+        const double by = element(first + step * config.sites + rank.site(), i);
         weight += by / 8 * (1 + static_cast<double>(i) / 1021);
       });
       rank.sync.after_step(step + 1, steps);
@@ -127,7 +133,7 @@ TEST(OuterSync, AgreesWithNumpy) {
       ASSERT_NEAR(got[i], want[i], 1e-6) << golden["algorithm"] << " " << ++cases << " " << i;
     ++cases;
   }
-  EXPECT_EQ(cases, 22u);
+  EXPECT_EQ(cases, 31u);
 }
 
 TEST(OuterSync, EveryAlgorithmHasDefaultsInRange) {
@@ -139,7 +145,79 @@ TEST(OuterSync, EveryAlgorithmHasDefaultsInRange) {
       EXPECT_LT(row.momentum(sites), 1);
     }
   }
-  EXPECT_EQ(find_outer_algorithm("adasum"), nullptr);
+  EXPECT_EQ(find_outer_algorithm("sgd"), nullptr);
+}
+
+OuterConfig adasum(int sites) {
+  OuterConfig config;
+  config.sites = sites;
+  config.algorithm = "adasum";
+  config.period = 1;
+  config.lr = 1;
+  config.momentum = 0;
+  config.nesterov = false;
+  return config;
+}
+
+// One round of a fragment with two tensors. Those of the first one move by equal amounts, those of
+// the second one in orthogonal directions.
+OuterRound moved_together_and_apart(OuterConfig config, Matrices& shared) {
+  config.warmup_steps = 0;
+  OuterRound of_first;
+  on_sites(
+      config, DType::kF64,
+      [&](const SiteRank& rank) {
+        for (int m = 0; m < 2; ++m)
+          std::fill_n(rank.store.value(m).as<double>(), kRows * kColumns, 1.);
+        rank.begin();
+        for (int64_t i = 0; i < kRows * kColumns; ++i)
+          rank.store.value(0).as<double>()[i] += static_cast<double>(i % 5 + 1);
+        rank.store.value(1).as<double>()[rank.site()] += 2;
+        const OuterRound round = rank.sync.after_step(1, 1);
+        if (rank.site() != 0) return;
+        of_first = round;
+        for (int m = 0; m < 2; ++m)
+          shared[static_cast<size_t>(m)] = to_doubles(rank.store.value(m));
+      },
+      1, {}, 2);
+  return of_first;
+}
+
+TEST(OuterSync, AdasumAveragesEqualUpdatesAndAddsOrthogonalOnes) {
+  for (const int sites : {2, 4}) {
+    OuterConfig average = adasum(sites);
+    average.algorithm = "average";
+    Matrices combined, averaged;
+    const OuterRound round = moved_together_and_apart(adasum(sites), combined);
+    const OuterRound mean = moved_together_and_apart(average, averaged);
+    EXPECT_EQ(combined[0], averaged[0]);
+    for (size_t i = 0; i < combined[1].size(); ++i) {
+      const bool moved = i < static_cast<size_t>(sites);
+      EXPECT_EQ(combined[1][i], moved ? 3 : 1) << i;
+      EXPECT_EQ(averaged[1][i], moved ? 1 + 2.0 / sites : 1) << i;
+    }
+    // |d_s - d|^2 of the second tensor: all elements but the site's own.
+    EXPECT_NEAR(round.drift, 2 * std::sqrt(sites - 1), 1e-9);
+    EXPECT_NEAR(mean.drift, 2 * std::sqrt(1 - 1.0 / sites), 1e-9);
+    EXPECT_GT(round.update_norm, mean.update_norm);
+    const int64_t pairs = sites * (sites + 1) / 2, float64 = 8;
+    EXPECT_EQ(round.sent_bytes, mean.sent_bytes + (sites - 1) * 2 * pairs * float64);
+  }
+}
+
+// The coefficients are those of the sites that remain.
+TEST(OuterSync, AdasumLeavesOutAnUpdateThatIsNotFinite) {
+  on_sites(adasum(4), DType::kF64, [](const SiteRank& rank) {
+    double* const weights = rank.store.value(0).as<double>();
+    std::fill_n(weights, kRows * kColumns, 0.0);
+    rank.begin();
+    weights[0] = rank.site() == 0 ? std::numeric_limits<double>::quiet_NaN() : 8;
+    EXPECT_EQ(rank.sync.after_step(1, 2).left_out, std::vector<int>{0});
+    EXPECT_EQ(weights[0], 8);
+    weights[0] += rank.site() == 2 ? 0 : 4;  // of 4, 4, 0 and 4: (4, then 0 and 4), then 4
+    EXPECT_EQ(rank.sync.after_step(2, 2).left_out, std::vector<int>());
+    EXPECT_EQ(weights[0], 12);
+  });
 }
 
 // The shared weights are shown and hidden again, bit for bit.

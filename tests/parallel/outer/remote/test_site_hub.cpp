@@ -9,8 +9,11 @@
 namespace trireme::test::test_site_hub {
 namespace {
 
-// Weights of each site at the end of a run of one job.
-std::vector<std::vector<double>> weights_of_one_job(const OuterConfig& config) {
+using Before = std::function<bool(int64_t step)>;  // SiteOptions::before
+
+// Weights of each site at the end of a run of one job. before: of site 1.
+std::vector<std::vector<double>> weights_of_one_job(const OuterConfig& config,
+                                                    const Before& before = {}) {
   std::vector<std::vector<double>> weights(static_cast<size_t>(config.sites));
   run_threads(config.sites, [&](Communicator& world) {
     const Sites sites(world, config.sites);
@@ -20,12 +23,14 @@ std::vector<std::vector<double>> weights_of_one_job(const OuterConfig& config) {
     store.allocate(ctx, true);
     OuterState state(config, store, groups.layout, sites.position(), kSiteLayers, false, kSiteSeed);
     state.allocate(ctx);
-    OuterSync sync(groups, std::make_unique<PeerExchange>(sites.peers(), state, ctx), store, state,
+    OuterSync sync(groups, std::make_unique<PeerExchange>(sites, store, state, ctx), store, state,
                    ctx);
     const ArenaPlan plan = sync.plan();
     ctx.arena.reserve(plan.capacity);
     weights[static_cast<size_t>(world.rank())] =
-        train_site(sync, store, plan, world.rank(), {}).weights;
+        train_site(sync, store, plan, world.rank(),
+                   {.before = world.rank() == 1 ? before : Before()})
+            .weights;
   });
   return weights;
 }
@@ -69,6 +74,38 @@ TEST(SiteHub, EveryAlgorithm) {
     config.warmup_steps = 2;
     expect_same_as_one_job(config, {1, 2, 1});
   }
+}
+
+OuterConfig adasum_config(int sites, int64_t overlap) {
+  OuterConfig config = remote_config(sites, 2, overlap);
+  config.algorithm = "adasum";
+  config.lr = 1;
+  config.momentum = 0;
+  config.nesterov = false;
+  return config;
+}
+
+TEST(SiteHub, CombinesUpdates) {
+  expect_same_as_one_job(adasum_config(4, 0), {1, 2, 1, 4});
+  expect_same_as_one_job(adasum_config(3, 2), {1, 1, 1});
+  OuterConfig config = adasum_config(5, 2);
+  config.compression.enabled = false;
+  expect_same_as_one_job(config, {1, 1, 1, 1, 1});
+}
+
+// The part of its residual that it sends does not count either.
+TEST(SiteHub, CombinesNoUpdateThatIsLeftOut) {
+  const OuterConfig config = adasum_config(3, 0);
+  const Before breaks = [](int64_t step) { return step == 6; };
+  HubThread hub(config);
+  std::vector<std::future<SiteEnd>> sites;
+  for (int site = 0; site < config.sites; ++site)
+    sites.push_back(start_site(config, site, hub, {.before = site == 1 ? breaks : Before()}));
+  const auto expected = weights_of_one_job(config, breaks);
+  for (size_t site = 0; site < sites.size(); ++site)
+    EXPECT_EQ(sites[site].get().weights, expected[site]) << "site " << site;
+  EXPECT_NE(expected, weights_of_one_job(config));
+  EXPECT_TRUE(hub.has_ended());
 }
 
 TEST(SiteHub, NoMomentum) {
