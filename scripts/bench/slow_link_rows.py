@@ -72,6 +72,8 @@ ROWS = [
     sites("diloco", 100, bits=8, warmup=500),
     sites("diloco", 100, bits=4, warmup=500),
     sites("streaming_diloco", 50, bits=8, warmup=500),
+    sites("adasum", 50),
+    sites("adasum", 50, warmup=500),
 ]
 NAMES = [row.name for row in ROWS]
 
