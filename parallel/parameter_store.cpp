@@ -156,13 +156,13 @@ std::vector<Tile> ParameterStore::block_tiles(int block) const {
   return out;
 }
 
-void ParameterStore::attach(const Groups& groups, Ctx& ctx, bool prefetch) {
+void ParameterStore::attach(const Groups& groups, Ctx& ctx, bool prefetch, TileCodes codes) {
   arena_ = &ctx.arena;
   if (sharding_.stage >= 2)
     block_gradients_ =
         std::make_unique<StoreBlockBuffers>("block gradients", gradient_dtype(), blocks());
   if (sharding_.stage >= 3)
-    gather_ = std::make_unique<StoreBlockGather>(groups, *this, ctx, prefetch);
+    gather_ = std::make_unique<StoreBlockGather>(groups, *this, ctx, prefetch, std::move(codes));
 }
 
 void ParameterStore::acquire(int block, int next) {

@@ -29,6 +29,7 @@
 #include "engine/io/tensor_box.h"
 #include "parallel/layout.h"
 #include "parallel/store_block_buffers.h"
+#include "parallel/tile_code.h"
 
 namespace trireme {
 
@@ -149,8 +150,8 @@ class ParameterStore {
   ParameterStore& operator=(const ParameterStore&) = delete;
   // Required from stage 2 on, before the first planning run: whole blocks are then allocated in the
   // arena of `ctx`. prefetch (stage 3): gathers the values of the next block while the current one
-  // computes.
-  void attach(const Groups& groups, Ctx& ctx, bool prefetch);
+  // computes. codes: of the gathers of stage 3.
+  void attach(const Groups& groups, Ctx& ctx, bool prefetch, TileCodes codes);
   // Allocates in the context's memory. Gradients are float32, or float64 for float64 parameters.
   void allocate(Ctx& ctx, bool with_gradients);
 
@@ -189,7 +190,8 @@ class ParameterStore {
   int64_t gradient_bytes() const { return gradient_map().size() * dtype_size(gradient_dtype()); }
 
   // Stage 3: makes the values of `block` available until release(); `next` (-1: none) is the block
-  // acquired next. Collective over the ranks of the block's regions. No-op below stage 3.
+  // acquired next. With codes they are the decoded ones, on the rank that stores them too.
+  // Collective over the ranks of the block's regions. No-op below stage 3.
   void acquire(int block, int next = -1);
   void release(int block);
   int block_of(ParamHandle h) const { return specs_[static_cast<size_t>(h)].block; }

@@ -7,20 +7,23 @@
 #include "parallel/groups.h"
 #include "parallel/parameter_store.h"
 #include "parallel/store_block_buffers.h"
+#include "parallel/tile_code.h"
 
 namespace trireme {
 
 class StoreBlockGather {
  public:
   // Groups, store and ctx must outlive this object. prefetch: see acquire().
-  StoreBlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx, bool prefetch);
+  StoreBlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx, bool prefetch,
+                   TileCodes codes);
   ~StoreBlockGather();  // waits for gathers in progress
   StoreBlockGather(const StoreBlockGather&) = delete;
   StoreBlockGather& operator=(const StoreBlockGather&) = delete;
 
   // Gathers the whole values of `block` and keeps them until release(); calls nest. With prefetch,
   // also starts the gather of `next` (-1: none), which must be the next block acquired. Every rank
-  // of the region's group calls in the same order. Memory comes from the step's arena.
+  // of the region's group calls in the same order. Memory comes from the step's arena: with
+  // codes, a block that is not acquired yet has only these.
   void acquire(int block, int next);
   void release(int block);
   bool holds(int block) const { return uses_[static_cast<size_t>(block)].users > 0; }
@@ -31,14 +34,20 @@ class StoreBlockGather {
     int users = 0;
     bool started = false;
     std::vector<Work> work;
+    std::vector<Activation> codes;  // by tile of the block
   };
   void start(int block);
+  void start_values(int block);
+  void start_codes(int block);
+  void open_values(int block);
+  void decode(int block);
   const Groups& groups_;
   const ParameterStore& store_;
   Ctx& ctx_;
   bool prefetch_;
   StoreBlockBuffers buffers_;
   std::vector<Use> uses_;
+  TileCodes codes_;
 };
 
 // All-gathers the trained values, of which each rank has updated its shard, in place in the whole

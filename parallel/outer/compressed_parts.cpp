@@ -82,7 +82,7 @@ std::vector<CompressedPart> region_parts(const ParameterStore& store, Region reg
   std::vector<CompressedPart> all;
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-    if (spec.region != region) continue;
+    if (spec.region != region || spec.packed) continue;
     const int64_t offset = store.range(h).begin;
     const int64_t bytes = spec.shape.numel() * dtype_size(store.gradient_dtype());
     if (compressor == nullptr || bytes < min_bytes) {

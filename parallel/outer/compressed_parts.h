@@ -39,8 +39,8 @@ std::vector<CompressedPart> compressed_parts(const ParameterSpec& spec, int64_t 
 // The box as one part that is sent as it is.
 CompressedPart exact_part(const ParameterSpec& spec, int64_t offset);
 
-// Parts of all parameters of a region, in the order of their offsets in the store's flat range.
-// Logical tensors of less than min_bytes, in the dtype of gradients, are sent as they are.
+// Parts of all parameters of a region that are in the store's flat range, in the order of their
+// offsets. Logical tensors of less than min_bytes, in the dtype of gradients, are sent as they are.
 // compressor: nullptr: all are. InputError as for compressed_parts().
 std::vector<CompressedPart> region_parts(const ParameterStore& store, Region region,
                                          const Compressor* compressor, int64_t min_bytes,

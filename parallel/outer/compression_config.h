@@ -1,4 +1,4 @@
-// Settings of compression: a compressor's options, and the tensors that it compresses.
+// Settings of compression: options of a compressor, and the tensors that it compresses.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,14 @@ struct GradientCompressionConfig : CompressionConfig {
   int64_t warmup_steps = 0;  // first steps of the run, in which sums are exact
   // Decay rate of the first moment that is exchanged in place of gradients; 0: gradients.
   double moment_beta = 0;
+};
+
+// Quantization of the weights that ZeRO stage 3 gathers.
+struct WeightCompressionConfig {
+  bool enabled = false;
+  int bits = 8;                 // of an element: 8 or 4
+  int64_t block = 256;          // elements of a row
+  int64_t min_bytes = 1 << 16;  // smaller logical tensors are sent as they are
 };
 
 }  // namespace trireme

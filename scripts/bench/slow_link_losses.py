@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Validation losses of training over slow links: the tables of docs/design/outer.md, as Markdown.
+"""Validation losses of training over slow links: the tables of docs/design/outer.md and
+docs/design/zero.md, as Markdown.
 
     scripts/bench/slow_link_losses.py [--only PATTERN] [--steps 2000] [--data DIR] [--out DIR]
 
@@ -201,12 +202,14 @@ def sites_table(results, exact):
 
 def tables(results, steps):
     """Markdown of [(row, result)]."""
-    exact = next((result for row, result in results if row.name == "exact"), None)
     parts = []
-    for group, table in (("gradients", gradients_table), ("sites", sites_table)):
+    for group, table in (("gradients", gradients_table), ("weights", gradients_table),
+                         ("sites", sites_table)):
         mine = [(row, result) for row, result in results if row.group == group and result]
         if not mine:
             continue
+        reference = "stage-3" if group == "weights" else "exact"
+        exact = next((result for row, result in results if row.name == reference), None)
         made = [dict.fromkeys(result[key] for _, result in mine) for key in ("commit", "processor")]
         parts += [f"{steps:,} steps, at {', '.join(made[0])} on {'; '.join(made[1])}:", "",
                   *table(mine, exact), ""]

@@ -12,7 +12,7 @@ WARMUPS = ("compression.gradients.warmup_steps", "optimizer.params.freeze_step",
 
 @dataclass(frozen=True)
 class Row:
-    """One run: name of its files, table (gradients or sites), first cell, settings."""
+    """One run: name of its files, table (gradients, weights or sites), first cell, settings."""
 
     name: str
     group: str
@@ -27,6 +27,13 @@ def gradients(name, label, method=None, **compression):
     members = {"method": method, **compression} if method else {}
     return Row(name, "gradients", label,
                {f"compression.gradients.{key}": value for key, value in members.items()})
+
+
+def weights(name, label, bits=None):
+    settings = {"zero_optimization.stage": 3, "comm.algorithm": "ring"}  # which counts all bytes
+    if bits:
+        settings |= {"compression.parameters.method": "quantize", "compression.parameters.bits": bits}
+    return Row(name, "weights", label, settings)
 
 
 def onebit_adam(name, label, *compression, **members):
@@ -61,6 +68,9 @@ ROWS = [
     onebit_adam("onebit-adam", "`OneBitAdam`, `freeze_step` 400"),
     onebit_adam("onebit-adam-no-feedback", "the same without feedback", "quantize", bits=1,
                 error_feedback="false"),
+    weights("stage-3", "exact, ZeRO stage 3"),
+    weights("weights-8", "weights in 8 bits", bits=8),
+    weights("weights-4", "weights in 4 bits", bits=4),
     sites("average", 10),
     sites("average", 50),
     sites("average", 50, warmup=500),

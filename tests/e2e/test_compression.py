@@ -15,6 +15,10 @@ def gradients(method, **options):
     return {"gradients": {"method": method, "min_bytes": 1024, **options}}
 
 
+def weights(**options):
+    return {"zero_optimization": {"stage": 3}, "compression": {"parameters": {"method": "quantize", "min_bytes": 1024, **options}}}
+
+
 def padded(size):
     return -(-size // 8) * 8
 
@@ -68,6 +72,44 @@ class Compression(tiny_run.RunTest):
                 for kind in ("residual.0", "residual.1", "residual.sum"):
                     self.assertIn(kind, text)
                 (self.folder / "run").rename(self.folder / f"run-{method}")
+
+    def test_bytes_of_quantized_weights(self):
+        """The longest message of two ranks, by the formula of docs/design/zero.md: 8 bits and a scale for 16 elements."""
+        self.configure(train_steps=5, comm={"algorithm": "ring"}, **weights(block=16))
+        self.run_on_two("run")
+        row, norm = HIDDEN + 4 * HIDDEN // 16, 4 * HIDDEN
+        table = 129 * row  # of 257 rows
+        # Of a layer's 9344 elements, with padding, the first half ends after 46 of the 64 rows of the gate.
+        layer = 2 * norm + (2 * HIDDEN + 2 * KV + 46) * row
+        self.assertGreater(layer, (64 - 46 + INNER) * row + HIDDEN * 2 * row)
+        # The tied table and the layers are gathered twice in each of two micro-batches, the last norm once.
+        self.assertEqual(self.records()[1]["comm_all_gather_bytes"], 2 * 2 * (2 * table + 2 * 2 * layer + norm))
+
+    def test_a_killed_run_of_quantized_weights(self):
+        saved = {"checkpoint": {"save_interval": 5, "keep_last": 2}, "train_steps": STEPS}
+        self.configure(output_dir="exact", zero_optimization={"stage": 3}, **saved)
+        self.pretrain("--ranks", 2, timeout=300)
+        for bits, difference in ((8, 0.02), (4, 0.1)):
+            with self.subTest(bits):
+                changes = {**weights(bits=bits, block=16), **saved}
+                self.configure(output_dir=f"whole-{bits}", **changes)
+                self.pretrain("--ranks", 2, timeout=300)
+                self.configure(output_dir="run", **changes)
+                for steps in (2, 7, 4):
+                    self.kill_at(steps)
+                self.pretrain("--ranks", 2, "--resume", "auto", timeout=300)
+                self.assertEqual(self.losses(), self.losses(f"whole-{bits}"))
+                self.assertEqual(self.weights(STEPS), self.weights(STEPS, f"whole-{bits}"))
+                self.assertNotEqual(self.losses(), self.losses("exact"))
+                exact, quantized = (self.losses(run)[-1][1] for run in ("exact", "run"))
+                self.assertLess(abs(quantized - exact), difference * exact)
+                (self.folder / "run").rename(self.folder / f"run-{bits}")
+
+    def test_blocks_of_weights_that_a_layout_cuts(self):
+        self.configure(**weights(block=32))
+        self.assert_refused("pretrain", "--config", "run.json", "--ranks", 4, "--set", "parallel.tensor_model_parallel_size=2",
+                            says=["compression.parameters: model.layers.0.self_attn.o_proj.weight (32, 32)",
+                                  "use a block that divides 16", "or set min_bytes above 4096"])
 
     def test_one_replica_drops_residuals(self):
         self.configure(compression=gradients("quantize", bits=1), scheduler={"type": "constant"})

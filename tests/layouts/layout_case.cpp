@@ -505,7 +505,8 @@ RunConfig config_of(const LayoutCase& c) {
   if (c.dropout) model.residual_dropout = model.embedding_dropout = model.attention_dropout = 0.1;
   config.compression = c.compression;
   config.outer = c.outer;
-  const bool blocks = c.compression.enabled || c.outer.compression.enabled;
+  config.weight_compression = c.weights;
+  const bool blocks = c.compression.enabled || c.outer.compression.enabled || c.weights.enabled;
   if (blocks) model.intermediate_size = 64;
   if (blocks && model.moe.experts > 0) model.moe.intermediate_size = 32;
   config.parallel = c.sizes;

@@ -36,6 +36,7 @@ struct LayoutCase {
   // With compression the inner widths of the model are multiples of 32, so that blocks of 8 columns
   // fit all layouts.
   GradientCompressionConfig compression = {};
+  WeightCompressionConfig weights = {};
   OuterConfig outer = {};  // sizes are those of one site
   DType dtype = DType::kF64;
 

@@ -13,8 +13,13 @@ constexpr const char *kGradients = "compression.gradients",
                      *kMethod = "compression.gradients.method",
                      *kBits = "compression.gradients.bits", *kScope = "compression.gradients.scope",
                      *kWarmup = "compression.gradients.warmup_steps";
+constexpr const char *kWeightMethod = "compression.parameters.method",
+                     *kWeightBits = "compression.parameters.bits",
+                     *kWeightBlock = "compression.parameters.block",
+                     *kWeightMinBytes = "compression.parameters.min_bytes";
+constexpr const char *kExactWeights = "none", *kQuantize = "quantize";
 constexpr const char *kAll = "all", *kInterNode = "inter_node";
-constexpr double kMaxWarmupSteps = 1e12;
+constexpr double kMaxWarmupSteps = 1e12, kMaxMinWeightBytes = 1e15, kMaxWeightBlock = 1 << 20;
 
 // Refuses what compressed gradients do not work with.
 void check_run(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
@@ -61,25 +66,7 @@ void read_moments(const ConfigValues& values, const Optimizer::MomentExchange& m
         "compression.gradients.method to quantize");
 }
 
-}  // namespace
-
-void add_compression_keys(Schema& s) {
-  const GradientCompressionConfig defaults;
-  s.section("compression",
-            "Compression of what replicas of the model (data-parallel ranks) exchange, for slow "
-            "links ([design](../design/outer.md)). Unlike a layout, it changes the numbers, and "
-            "they then depend on the number of replicas.");
-  add_compressor_keys(s, kGradients, "code of gradients in their sum over the ranks");
-  s.choice(kScope, kAll, {kAll, kInterNode},
-           "ranks between which sums are compressed; all: replicas of the model; inter_node: nodes "
-           "(comm.ranks_per_node), exact inside of each");
-  s.integer(kWarmup, std::to_string(defaults.warmup_steps),
-            "first steps of the run with exact sums")
-      .at_least(0)
-      .at_most(kMaxWarmupSteps);
-}
-
-void read_compression(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+void read_gradients(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   GradientCompressionConfig& gradients = config.compression;
   const auto moments = config.optimizer.rule->moment_exchange();
   const bool chosen = read_compressor(values, kGradients, gradients, report) != nullptr;
@@ -97,13 +84,88 @@ void read_compression(const ConfigValues& values, RunConfig& config, ConfigRepor
   check_run(values, config, report);
 }
 
-Json compression_to_json(const GradientCompressionConfig& gradients) {
+void read_weights(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  WeightCompressionConfig& weights = config.weight_compression;
+  if (values.word(kWeightMethod) != kQuantize) {
+    for (const char* path : {kWeightBits, kWeightBlock, kWeightMinBytes})
+      if (values.given(path))
+        report.error(values.spelled(path), concat("needs ", kWeightMethod, " ", kQuantize));
+    return;
+  }
+  weights.enabled = true;
+  weights.bits = static_cast<int>(values.integer(kWeightBits));
+  if (!values.is_auto(kWeightBlock)) weights.block = values.integer(kWeightBlock);
+  weights.min_bytes = values.integer(kWeightMinBytes);
+  if (weights.bits != 8 && weights.bits != 4)
+    report.error(values.spelled(kWeightBits), concat("is ", weights.bits, ", expected 8 or 4"));
+  if (weights.block % 8 != 0)
+    report.error(values.spelled(kWeightBlock),
+                 concat("is ", weights.block, ", expected a multiple of 8"));
+  if (config.zero.stage != 3)
+    report.error(
+        values.spelled(kWeightMethod),
+        concat("needs zero_optimization.stage 3, which gathers weights in every step, got ",
+               config.zero.stage));
+}
+
+Json weights_to_json(const WeightCompressionConfig& weights) {
+  return {{"method", kQuantize},
+          {"bits", weights.bits},
+          {"block", weights.block},
+          {"min_bytes", weights.min_bytes}};
+}
+
+}  // namespace
+
+void add_compression_keys(Schema& s) {
+  const GradientCompressionConfig defaults;
+  s.section("compression",
+            "Compression of what data-parallel ranks exchange, for slow links. It changes the "
+            "numbers: with compressed gradients they depend on the number of replicas "
+            "([design](../design/outer.md)), with quantized weights on no layout "
+            "([design](../design/zero.md#quantized-weights)).");
+  add_compressor_keys(s, kGradients, "code of gradients in their sum over the ranks");
+  s.choice(kScope, kAll, {kAll, kInterNode},
+           "ranks between which sums are compressed; all: replicas of the model; inter_node: nodes "
+           "(comm.ranks_per_node), exact inside of each");
+  s.integer(kWarmup, std::to_string(defaults.warmup_steps),
+            "first steps of the run with exact sums")
+      .at_least(0)
+      .at_most(kMaxWarmupSteps);
+  const WeightCompressionConfig weights;
+  s.choice(kWeightMethod, kExactWeights, {kExactWeights, kQuantize},
+           "code of the weights that ZeRO stage 3 gathers; quantize: 8 or 4 bits per element and a "
+           "scale per block; the ranks that store them keep them exactly");
+  s.integer(kWeightBits, std::to_string(weights.bits), "bits per element, 8 or 4")
+      .at_least(1)
+      .at_most(8);
+  s.integer(kWeightBlock, "\"auto\"",
+            "elements of a row that have one scale, a multiple of 8; auto: 256")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxWeightBlock);
+  s.integer(kWeightMinBytes, std::to_string(weights.min_bytes),
+            "tensors that are smaller in fp32 are sent exactly, such as norm weights")
+      .at_least(0)
+      .at_most(kMaxMinWeightBytes);
+}
+
+void read_compression(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  read_gradients(values, config, report);
+  read_weights(values, config, report);
+}
+
+Json compression_to_json(const RunConfig& config) {
+  const GradientCompressionConfig& gradients = config.compression;
   Json json = compressor_to_json(gradients);
   if (gradients.enabled) {
     json["scope"] = gradients.scope == CompressionScope::kNodes ? kInterNode : kAll;
     json["warmup_steps"] = gradients.warmup_steps;
   }
-  return {{"gradients", json}};
+  json = {{"gradients", json}};
+  if (config.weight_compression.enabled)
+    json["parameters"] = weights_to_json(config.weight_compression);
+  return json;
 }
 
 }  // namespace trireme

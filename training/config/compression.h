@@ -14,7 +14,7 @@ void add_compression_keys(Schema& schema);
 // quantize; its bits are 1 by default. With method none it gets exact gradients.
 void read_compression(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 
-// Section of the resolved configuration: the keys that the method uses.
-Json compression_to_json(const GradientCompressionConfig& gradients);
+// Section of the resolved configuration: the keys that the methods use.
+Json compression_to_json(const RunConfig& config);
 
 }  // namespace trireme

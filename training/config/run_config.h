@@ -97,6 +97,7 @@ struct RunConfig {
   PipelineConfig pipeline;
   ZeroConfig zero;
   GradientCompressionConfig compression;
+  WeightCompressionConfig weight_compression;
   OuterConfig outer;
   DataConfig data;
   FinetuneConfig finetune;

@@ -208,7 +208,7 @@ Json run_config_to_json(const RunConfig& config) {
       {"scheduler", scheduler_json(config.scheduler)},
       {"parallel", parallel_json(config)},
       {"zero_optimization", zero_json(config.zero)},
-      {"compression", compression_to_json(config.compression)},
+      {"compression", compression_to_json(config)},
       {"outer", outer_to_json(config.outer)},
       {"activation_checkpointing", {{"granularity", word(config.recompute)}}},
       {"data", data_json(config)},
@@ -224,7 +224,7 @@ std::string trajectory_hash(const RunConfig& config) {
     if (key.status == KeyStatus::kImplemented && !key.is_trajectory) erase_path(json, key.path);
   // Earlier versions do not have these sections.
   if (!config.float8.enabled) json.erase("fp8");
-  if (!config.compression.enabled) json.erase("compression");
+  if (!config.compression.enabled && !config.weight_compression.enabled) json.erase("compression");
   if (!config.outer.enabled()) json.erase("outer");
   for (const char* key : {"data_path", "train_data_path"})
     if (json["data"].contains(key)) keep_file_names(json["data"][key]);

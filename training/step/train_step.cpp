@@ -7,6 +7,7 @@
 #include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/transfer.h"
 #include "optim/schedule.h"
+#include "parallel/outer/quantized_tile_code.h"
 #include "parallel/outer/sites.h"
 #include "parallel/pipeline/make_schedule.h"
 #include "parallel/store_block_gather.h"
@@ -95,6 +96,8 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout, GroupCoord
   if (config.compression.enabled && (nodes.empty() ? layout.dp : layout.data).size > 1)
     compression = std::make_unique<GradientCompression>(config.compression, store, config.parallel,
                                                         layout, nodes, config.seed);
+  // Refused here, where ranks report one error together.
+  (void)quantized_tile_codes(store, config.weight_compression);
   const int first_sharded = optimizer.has_master() ? 1 : 3;  // ZeRO stage that shards the weights
   if (config.outer.enabled())
     outer = std::make_unique<OuterState>(
@@ -183,7 +186,8 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
       sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap},
             compressed_.get()) {
   ParameterStore& store = state.store;
-  store.attach(groups, ctx, config.zero.prefetch);
+  store.attach(groups, ctx, config.zero.prefetch,
+               quantized_tile_codes(store, config.weight_compression));
   // Each gradient element enters the norm on the one rank that owns it.
   for (const FlatRange& range : store.counted_ranges())
     store.owned().for_each(range, [&](const FlatRange& part, int64_t) {

@@ -3,11 +3,14 @@
 namespace trireme {
 namespace {
 
+bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+
 void check_matrix(const char* what, const Compressor& compressor, const ConstTensor& matrix,
                   const ConstTensor& wire) {
   TRIREME_CHECK(matrix.rank() == 2, what, ": the matrix is ", matrix.shape(), ", expected (R, C)");
-  TRIREME_CHECK(matrix.dtype() == DType::kF32 || matrix.dtype() == DType::kF64, what,
-                ": the matrix is ", matrix.dtype(), ", expected float32 or float64");
+  const bool known = matrix.dtype() == DType::kF32 || matrix.dtype() == DType::kF64 ||
+                     (compressor.takes_16_bits() && is_half(matrix.dtype()));
+  TRIREME_CHECK(known, what, ": the matrix is ", matrix.dtype(), ", which this method cannot take");
   check_contiguous(what, "matrix", matrix);
   check_operand(what, "wire", wire, DType::kU8,
                 {compressor.wire_bytes(matrix.dtype(), matrix.size(0), matrix.size(1))});

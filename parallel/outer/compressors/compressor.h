@@ -35,6 +35,8 @@ class Compressor {
   // True if a part that consists of whole blocks of `block()` columns has the same code as in the
   // whole matrix, so that ranks may encode a tensor that they share. False: whole matrices only.
   virtual bool can_divide() const { return true; }
+  // True if matrices may also be bfloat16 or float16.
+  virtual bool takes_16_bits() const { return false; }
   // True if the bits of decode() depend on how this rank computes matrix products.
   virtual bool decodes_by_products() const { return false; }
   virtual int64_t block() const = 0;                    // columns; 0 if can_divide() is false
@@ -50,8 +52,8 @@ class Compressor {
                                 const EncodingKey& /*key*/) const {}
 
   // wire (wire_bytes) uint8, contiguous, at an address that is a multiple of 8. x (R, C) float32 or
-  // float64, contiguous. residual (R, C) of x's dtype; absent: no error feedback. state: absent if
-  // there is none. Scratch comes from the context.
+  // float64, or 16-bit (takes_16_bits), contiguous. residual (R, C) of x's dtype; absent: no error
+  // feedback. state: absent if there is none. Scratch comes from the context.
   void encode(Ctx& ctx, const Tensor& wire, const ConstTensor& x, const Tensor& residual,
               const Tensor& state, const EncodingKey& key) const;
   // y (R, C) of the dtype that was encoded: the decoded matrix; with `add`, y + the matrix. The

@@ -9,6 +9,7 @@ namespace trireme {
 
 class ExactCompressor : public Compressor {
  public:
+  bool takes_16_bits() const override { return true; }
   int64_t block() const override { return 1024; }
   int64_t wire_bytes(DType dtype, int64_t rows, int64_t columns) const override;
 

@@ -12,6 +12,7 @@ namespace trireme {
 class QuantizeCompressor : public Compressor {
  public:
   explicit QuantizeCompressor(const BlockCode& code) : code_(code) {}
+  bool takes_16_bits() const override { return true; }
   int64_t block() const override { return code_.block; }
   int64_t block_multiple() const override { return 8; }
   int64_t wire_bytes(DType dtype, int64_t rows, int64_t columns) const override;

@@ -36,8 +36,8 @@ inline std::string other_value(const Key& key) {
   if (key.path == "zero_optimization.offload_optimizer.device") return "cpu";  // nvme needs a path
   if (key.path == "finetune.dpo.label_smoothing") return "0.25";
   if (key.path == "data.split") return "90,10";
-  if (key.path == "compression.gradients.bits") return "4";
-  if (key.path == "compression.gradients.block") return "16";
+  if (key.path.starts_with("compression.") && key.path.ends_with("bits")) return "4";
+  if (key.path.starts_with("compression.") && key.path.ends_with("block")) return "16";
   if (key.path.starts_with("data.") && key.path.ends_with("_path")) return "";
   switch (key.kind) {
     case KeyKind::kBool: return key.default_json == "true" ? "false" : "true";
@@ -69,7 +69,12 @@ inline std::vector<std::string> companions(const Key& key) {
     extra.emplace_back("finetune.lora.rank=4");
   if (key.path == "finetune.double_quantization") extra.emplace_back("finetune.quantization=nf4");
   if (key.path.starts_with("finetune.dpo.")) extra.emplace_back("finetune.method=dpo");
-  if (key.path.starts_with("compression.") && key.path != "compression.gradients.method") {
+  if (key.path.starts_with("compression.parameters.")) {
+    extra = {"zero_optimization.stage=3"};
+    if (!key.path.ends_with("method")) extra.emplace_back("compression.parameters.method=quantize");
+  }
+  if (key.path.starts_with("compression.gradients.") &&
+      key.path != "compression.gradients.method") {
     const char* const method = key.path.ends_with("ratio")  ? "top_k"
                                : key.path.ends_with("rank") ? "powersgd"
                                                             : "quantize";

@@ -125,5 +125,43 @@ TEST(CompressionConfig, OneReplicaNeedsNone) {
             "compression.gradients.method: has no effect with parallel.data_parallel_size 1");
 }
 
+std::vector<std::string> quantized_weights(const std::vector<std::string>& more = {}) {
+  return joined({"compression.parameters.method=quantize", "zero_optimization.stage=3"}, more);
+}
+
+TEST(CompressionConfig, QuantizedWeightsAreReadAndWritten) {
+  EXPECT_FALSE(read({}, 2).weight_compression.enabled);
+  const RunConfig config =
+      read(quantized_weights({"compression.parameters.bits=4", "compression.parameters.block=64",
+                              "compression.parameters.min_bytes=9"}),
+           2);
+  const WeightCompressionConfig& weights = config.weight_compression;
+  EXPECT_TRUE(weights.enabled);
+  EXPECT_EQ(weights.bits, 4);
+  EXPECT_EQ(weights.block, 64);
+  EXPECT_EQ(weights.min_bytes, 9);
+  EXPECT_TRUE(config.notes.empty());
+  EXPECT_FALSE(config.compression.enabled);
+  const Json json = run_config_to_json(config);
+  EXPECT_EQ(run_config_to_json(read_run_config(json, 2)), json);
+  EXPECT_NE(trajectory_hash(config), trajectory_hash(read(quantized_weights(), 2)));
+  EXPECT_NE(trajectory_hash(read(quantized_weights(), 2)), trajectory_hash(read({}, 2)));
+  EXPECT_EQ(trajectory_hash(read({"compression.parameters.method=none"}, 2)),
+            trajectory_hash(read({}, 2)));
+}
+
+TEST(CompressionConfig, RefusesWhatDoesNotFitQuantizedWeights) {
+  EXPECT_EQ(refusal({"compression.parameters.bits=4"}),
+            "compression.parameters.bits: needs compression.parameters.method quantize");
+  EXPECT_EQ(refusal(quantized_weights({"compression.parameters.bits=1"})),
+            "compression.parameters.bits: is 1, expected 8 or 4");
+  EXPECT_EQ(refusal(quantized_weights({"compression.parameters.block=12"})),
+            "compression.parameters.block: is 12, expected a multiple of 8");
+  EXPECT_EQ(refusal({"compression.parameters.method=quantize", "zero_optimization.stage=2"}),
+            "compression.parameters.method: needs zero_optimization.stage 3, which gathers weights "
+            "in every step, got 2");
+  EXPECT_NE(refusal({"compression.parameters.method=top_k", "zero_optimization.stage=3"}), "");
+}
+
 }  // namespace
 }  // namespace trireme::test_compression

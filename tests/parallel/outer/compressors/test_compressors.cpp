@@ -323,12 +323,17 @@ TEST(Compressors, RefuseOtherTypesAndShapes) {
   const TestTensor x(DType::kF32, {2, 8}), flat(DType::kF32, {16}), narrow(DType::kBF16, {2, 8});
   const TestTensor wide(DType::kF64, {2, 8});
   EXPECT_THROW(compressor->encode(ctx, wire, flat, {}, {}, {}), Error);
-  EXPECT_THROW(compressor->encode(ctx, wire, narrow, {}, {}, {}), Error);
   EXPECT_THROW(compressor->encode(ctx, wire, x, wide, {}, {}), Error);
-  EXPECT_THROW(compressor->decode(ctx, narrow, *wire, {}, false), Error);
+  EXPECT_THROW(compressor->encode(ctx, wire, *wire, {}, {}, {}), Error);
   const auto low_rank = make_compressor({.method = "powersgd", .rank = 1});
   TestTensor factors(DType::kU8, {low_rank->wire_bytes(DType::kF32, 2, 8)});
   EXPECT_THROW(low_rank->encode(ctx, factors, x, {}, {}, {}), Error);
+  for (const char* method : {"top_k", "random_k"}) {  // 16 bits only where a method takes them
+    const auto sparse = make_compressor({.method = method});
+    TestTensor kept(DType::kU8, {sparse->wire_bytes(DType::kBF16, 2, 8)});
+    EXPECT_THROW(sparse->encode(ctx, kept, narrow, {}, {}, {}), Error);
+    EXPECT_THROW(sparse->decode(ctx, narrow, *kept, {}, false), Error);
+  }
 }
 
 TEST(Compressors, RefuseOptionsOutOfRange) {
