@@ -60,6 +60,13 @@ CONFIG = {
     "cpu_offload_param": ({"zero_optimization": {"stage": 3, "cpu_offload_params": True}},
                           'write zero_optimization.offload_param: {"device": "cpu"}',
                           [{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}]),
+    "quantized_gradients": ({"zero_optimization": {"stage": 3, "zero_quantized_gradients": True}},
+                            "write compression.gradients with zero_optimization.stage 0 or 1",
+                            [{"zero_optimization": {"stage": stage}, "compression": {"gradients": {"method": "quantize", "bits": 4}}}
+                             for stage in (0, 1)]),
+    "quantized_frozen_weights": ({"zero_optimization": {"stage": 3, "zero_quantized_nontrainable_weights": True}},
+                                 "write zero_optimization.zero_quantized_weights, which includes frozen weights",
+                                 [{"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}]),
     "tensor_parallel": ({"tensor_parallel": {"tp_size": 2}}, "write tensor_parallel.autotp_size",
                         [{"tensor_parallel": {"autotp_size": 2}}], 2),
     "betas": ({"optimizer": {"params": {**PARAMS, "betas": [0.9, 0.99]}}, "adam_beta1": 0.8},

@@ -16,7 +16,8 @@ constexpr const char *kGradients = "compression.gradients",
 constexpr const char *kWeightMethod = "compression.parameters.method",
                      *kWeightBits = "compression.parameters.bits",
                      *kWeightBlock = "compression.parameters.block",
-                     *kWeightMinBytes = "compression.parameters.min_bytes";
+                     *kWeightMinBytes = "compression.parameters.min_bytes",
+                     *kQuantizedWeights = "zero_optimization.zero_quantized_weights";
 constexpr const char *kExactWeights = "none", *kQuantize = "quantize";
 constexpr const char *kAll = "all", *kInterNode = "inter_node";
 constexpr double kMaxWarmupSteps = 1e12, kMaxMinWeightBytes = 1e15, kMaxWeightBlock = 1 << 20;
@@ -86,7 +87,11 @@ void read_gradients(const ConfigValues& values, RunConfig& config, ConfigReport&
 
 void read_weights(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   WeightCompressionConfig& weights = config.weight_compression;
-  if (values.word(kWeightMethod) != kQuantize) {
+  const bool by_flag = values.flag(kQuantizedWeights) && !values.given(kWeightMethod);
+  if (values.flag(kQuantizedWeights) && values.word(kWeightMethod) != kQuantize && !by_flag)
+    report.error(values.spelled(kQuantizedWeights),
+                 concat("contradicts ", values.spelled(kWeightMethod), " ", kExactWeights));
+  if (values.word(kWeightMethod) != kQuantize && !by_flag) {
     for (const char* path : {kWeightBits, kWeightBlock, kWeightMinBytes})
       if (values.given(path))
         report.error(values.spelled(path), concat("needs ", kWeightMethod, " ", kQuantize));
@@ -103,7 +108,7 @@ void read_weights(const ConfigValues& values, RunConfig& config, ConfigReport& r
                  concat("is ", weights.block, ", expected a multiple of 8"));
   if (config.zero.stage != 3)
     report.error(
-        values.spelled(kWeightMethod),
+        values.spelled(by_flag ? kQuantizedWeights : kWeightMethod),
         concat("needs zero_optimization.stage 3, which gathers weights in every step, got ",
                config.zero.stage));
 }
@@ -136,6 +141,8 @@ void add_compression_keys(Schema& s) {
   s.choice(kWeightMethod, kExactWeights, {kExactWeights, kQuantize},
            "code of the weights that ZeRO stage 3 gathers; quantize: 8 or 4 bits per element and a "
            "scale per block; the ranks that store them keep them exactly");
+  s.boolean(kQuantizedWeights, false,
+            "DeepSpeed's name for compression.parameters.method quantize");
   s.integer(kWeightBits, std::to_string(weights.bits), "bits per element, 8 or 4")
       .at_least(1)
       .at_most(8);

@@ -69,6 +69,7 @@ inline std::vector<std::string> companions(const Key& key) {
     extra.emplace_back("finetune.lora.rank=4");
   if (key.path == "finetune.double_quantization") extra.emplace_back("finetune.quantization=nf4");
   if (key.path.starts_with("finetune.dpo.")) extra.emplace_back("finetune.method=dpo");
+  if (key.path == "zero_optimization.zero_quantized_weights") extra = {"zero_optimization.stage=3"};
   if (key.path.starts_with("compression.parameters.")) {
     extra = {"zero_optimization.stage=3"};
     if (!key.path.ends_with("method")) extra.emplace_back("compression.parameters.method=quantize");

@@ -163,5 +163,18 @@ TEST(CompressionConfig, RefusesWhatDoesNotFitQuantizedWeights) {
   EXPECT_NE(refusal({"compression.parameters.method=top_k", "zero_optimization.stage=3"}), "");
 }
 
+TEST(CompressionConfig, DeepSpeedNamesQuantizedWeights) {
+  const std::vector<std::string> names{"zero_optimization.zero_quantized_weights=true",
+                                       "zero_optimization.stage=3"};
+  EXPECT_EQ(run_config_to_json(read(names, 2)), run_config_to_json(read(quantized_weights(), 2)));
+  EXPECT_EQ(read(joined(names, {"compression.parameters.bits=4"}), 2).weight_compression.bits, 4);
+  EXPECT_EQ(refusal({names[0]}),
+            "zero_optimization.zero_quantized_weights: needs zero_optimization.stage 3, which "
+            "gathers weights in every step, got 0");
+  EXPECT_EQ(refusal(joined(names, {"compression.parameters.method=none"})),
+            "zero_optimization.zero_quantized_weights: contradicts compression.parameters.method "
+            "none");
+}
+
 }  // namespace
 }  // namespace trireme::test_compression

@@ -33,6 +33,7 @@ class DeepSpeedMerge {
     settle_precision();
     settle_batch();
     settle_rate();
+    settle_weights();
     settle_experts();
     for (const Key& key : deepspeed_schema().keys()) {
       if (key.status != KeyStatus::kImplemented || !says(key.path)) continue;
@@ -163,6 +164,11 @@ class DeepSpeedMerge {
                           shown(theirs_.raw(peak)), " of ", kAt, ".", peak));
     passed_over_.insert(lr);
     put(peak, lr, theirs_.raw(peak));
+  }
+
+  // Both name the code of gathered weights.
+  void settle_weights() {
+    give_way("compression.parameters.method", "zero_optimization.zero_quantized_weights");
   }
 
   void settle_experts() {

@@ -164,9 +164,12 @@ void add_zero_rows(DeepSpeedRows& rows) {
                   "load_from_fp32_weights", "pipeline_loading_checkpoint"},
                  kAnyLayout);
   rows.unavailable(zero + ".zero_hpz_partition_size", {"1"}, "sharding within a node");
-  for (const char* name : {".zero_quantized_weights", ".zero_quantized_nontrainable_weights",
-                           ".zero_quantized_gradients", ".zeropp_loco_param"})
-    rows.unavailable(zero + name, {"false"}, "quantized communication");
+  for (const char* name : {".zero_quantized_gradients", ".zeropp_loco_param"})
+    rows.refused(zero + name, {"false"},
+                 "stage 3 sums gradients exactly; write compression.gradients with "
+                 "zero_optimization.stage 0 or 1");
+  rows.refused(zero + ".zero_quantized_nontrainable_weights", {"false"},
+               "write zero_optimization.zero_quantized_weights, which includes frozen weights");
   rows.unavailable(zero + ".mics_shard_size", {"-1"}, "sharding within groups of ranks");
   rows.unavailable(zero + ".mics_hierarchical_params_gather", {"false"},
                    "sharding within groups of ranks");
@@ -322,6 +325,7 @@ std::vector<std::string> deepspeed_names_read() {
       "scheduler.params.total_num_steps",
       "scheduler.params.cos_min_ratio",
       "zero_optimization.stage",
+      "zero_optimization.zero_quantized_weights",
       "zero_optimization.overlap_comm",
       "zero_optimization.reduce_bucket_size",
       "zero_optimization.offload_optimizer.device",

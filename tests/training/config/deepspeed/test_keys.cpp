@@ -289,5 +289,20 @@ TEST(TorchTitan, DegreesOfSharding) {
             "data_parallel_shard_degree: shards the weights, but zero_stage is 1");
 }
 
+TEST(DeepSpeed, QuantizedWeightsAreThoseOfZeroPlusPlus) {
+  const char* const file =
+      R"({"zero_optimization": {"stage": 3, "zero_quantized_weights": true,
+          "zero_hpz_partition_size": 1, "zero_quantized_gradients": false}})";
+  const RunConfig config = with_deepspeed(parse_json(file, "deepspeed"), {}, 4);
+  EXPECT_TRUE(config.weight_compression.enabled);
+  const RunConfig exact =
+      with_deepspeed(parse_json(file, "deepspeed"), {"compression.parameters.method=none"}, 4);
+  EXPECT_FALSE(exact.weight_compression.enabled);
+  EXPECT_TRUE(notes_say(exact, "zero_quantized_weights"));
+  EXPECT_NE(problem_with(R"({"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}})")
+                .find("write compression.gradients"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace trireme::test_keys
