@@ -156,16 +156,16 @@ std::vector<Tile> ParameterStore::block_tiles(int block) const {
   return out;
 }
 
-void ParameterStore::attach(const Groups& groups, Ctx& ctx, bool prefetch, TileCodes codes) {
+void ParameterStore::attach(const Groups& groups, Ctx& ctx, GatherOptions options) {
   arena_ = &ctx.arena;
   if (sharding_.stage >= 2)
     block_gradients_ =
         std::make_unique<StoreBlockBuffers>("block gradients", gradient_dtype(), blocks());
   if (sharding_.stage >= 3)
-    gather_ = std::make_unique<StoreBlockGather>(groups, *this, ctx, prefetch, std::move(codes));
+    gather_ = std::make_unique<StoreBlockGather>(groups, *this, ctx, std::move(options));
 }
 
-void ParameterStore::acquire(int block, int next) {
+void ParameterStore::acquire(StoreBlockPass block, StoreBlockPass next) {
   if (sharding_.stage < 3) return;
   TRIREME_CHECK(gather_ != nullptr, "a sharded store is not attached to groups");
   gather_->acquire(block, next);
@@ -218,6 +218,7 @@ void ParameterStore::allocate(Ctx& ctx, bool with_gradients) {
   values_ = Buffer("parameters", value_bytes() - packed_bytes(), ctx.memory());
   if (packed_ != nullptr) packed_->allocate(ctx);
   if (blocks_ != nullptr) blocks_->allocate(ctx);
+  if (gather_ != nullptr) gather_->allocate(ctx);
   if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes(), ctx.memory());
   if (ctx.gpu == nullptr) return;
   // Alignment padding is updated, summed and saved like the rest. Host memory is zero-filled
@@ -236,6 +237,10 @@ void ParameterStore::check_fused(ParamHandle first, ParamHandle last) const {
 
 int64_t ParameterStore::packed_bytes() const {
   return (packed_ == nullptr ? 0 : packed_->bytes()) + (blocks_ == nullptr ? 0 : blocks_->bytes());
+}
+
+int64_t ParameterStore::copy_bytes() const {
+  return gather_ == nullptr ? 0 : gather_->copy_bytes();
 }
 
 void ParameterStore::pack(Ctx& ctx, ParamHandle h, const ReadBox& read) {

@@ -29,6 +29,7 @@
 #include "engine/io/tensor_box.h"
 #include "parallel/layout.h"
 #include "parallel/store_block_buffers.h"
+#include "parallel/store_tile.h"
 #include "parallel/tile_code.h"
 
 namespace trireme {
@@ -102,14 +103,6 @@ class ParameterList {
   const AdapterPlan* adapters_ = nullptr;
 };
 
-// Unit of sharding: usually a block's whole range of one region. A table that another pipeline
-// stage also holds is a tile of its own, so that its shards are the same on both stages.
-struct Tile {
-  FlatRange range;
-  int block = 0;
-  Region region = Region::kDense;
-};
-
 // ZeRO stage, and this rank among the ranks that hold the same parameters of a region.
 struct Sharding {
   int stage = 0;  // sharded: 0: nothing; 1: optimizer state; 2: gradients too; 3: values too
@@ -126,6 +119,13 @@ struct PackingConfig {
   // adapters (parallel/quantized_weights.h); the head is in 8 bits.
   std::optional<BlockFormat> blocks = {};
   bool operator==(const PackingConfig&) const = default;
+};
+
+// Gathers of stage 3.
+struct GatherOptions {
+  bool prefetch = true;  // gathers the values of the next block while the current one computes
+  TileCodes codes = {};
+  int copy_ranks = 1;  // neighbours that divide a second copy for backward; 1: none
 };
 
 struct PartialRange {
@@ -149,9 +149,8 @@ class ParameterStore {
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
   // Required from stage 2 on, before the first planning run: whole blocks are then allocated in the
-  // arena of `ctx`. prefetch (stage 3): gathers the values of the next block while the current one
-  // computes. codes: of the gathers of stage 3.
-  void attach(const Groups& groups, Ctx& ctx, bool prefetch, TileCodes codes);
+  // arena of `ctx`. Collective over the ranks of each region.
+  void attach(const Groups& groups, Ctx& ctx, GatherOptions options);
   // Allocates in the context's memory. Gradients are float32, or float64 for float64 parameters.
   void allocate(Ctx& ctx, bool with_gradients);
 
@@ -187,12 +186,13 @@ class ParameterStore {
   const ShardMap& value_map() const { return sharding_.stage >= 3 ? owned_ : whole_; }
   int64_t value_bytes() const { return value_map().size() * dtype_size(dtype_) + packed_bytes(); }
   int64_t packed_bytes() const;  // of the quantized parameters
+  int64_t copy_bytes() const;    // of the second copy, after a planning run
   int64_t gradient_bytes() const { return gradient_map().size() * dtype_size(gradient_dtype()); }
 
-  // Stage 3: makes the values of `block` available until release(); `next` (-1: none) is the block
-  // acquired next. With codes they are the decoded ones, on the rank that stores them too.
-  // Collective over the ranks of the block's regions. No-op below stage 3.
-  void acquire(int block, int next = -1);
+  // Stage 3: makes the values of `block` available until release(); `next` is acquired next. With
+  // codes they are the decoded ones, on the rank that stores them too. Collective over the ranks of
+  // the block's regions. No-op below stage 3.
+  void acquire(StoreBlockPass block, StoreBlockPass next = {});
   void release(int block);
   int block_of(ParamHandle h) const { return specs_[static_cast<size_t>(h)].block; }
 

@@ -7,14 +7,17 @@
 namespace trireme {
 
 StoreBlockGather::StoreBlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx,
-                                   bool prefetch, TileCodes codes)
+                                   GatherOptions options)
     : groups_(groups),
       store_(store),
       ctx_(ctx),
-      prefetch_(prefetch),
+      options_(std::move(options)),
       buffers_("gathered values", store.dtype(), store.blocks()),
-      uses_(static_cast<size_t>(store.blocks())),
-      codes_(std::move(codes)) {}
+      uses_(static_cast<size_t>(store.blocks())) {
+  if (options_.copy_ranks > 1)
+    copies_ = std::make_unique<StoreBlockCopies>(groups, store.tiles(), store.blocks(),
+                                                 store.dtype(), options_.copy_ranks);
+}
 
 // Waits, because after a failure a gather may still be writing to the arena.
 StoreBlockGather::~StoreBlockGather() {
@@ -25,12 +28,29 @@ StoreBlockGather::~StoreBlockGather() {
       }
 }
 
-void StoreBlockGather::start(int block) {
-  uses_[static_cast<size_t>(block)].started = true;
-  if (codes_.empty())
-    start_values(block);
+void StoreBlockGather::allocate(Ctx& ctx) {
+  if (copies_ != nullptr) copies_->allocate(ctx);
+}
+
+template <class F>
+void StoreBlockGather::for_each_tile(int block, const F& use) const {
+  const std::vector<Tile>& tiles = store_.tiles();
+  for (size_t i = 0; i < tiles.size() && !ctx_.planning(); ++i)
+    if (tiles[i].block == block) use(i, tiles[i]);
+}
+
+void StoreBlockGather::start(StoreBlockPass wanted) {
+  Use& use = uses_[static_cast<size_t>(wanted.block)];
+  use.started = true;
+  if (copies_ != nullptr && ctx_.planning()) copies_->expect(wanted.block, wanted.pass);
+  use.from_copy =
+      copies_ != nullptr && wanted.pass == StorePass::kBackward && copies_->has(wanted.block);
+  if (use.from_copy)
+    start_from_copy(wanted.block);
+  else if (options_.codes.empty())
+    start_exact(wanted.block);
   else
-    start_codes(block);
+    start_codes(wanted.block);
 }
 
 void StoreBlockGather::open_values(int block) {
@@ -41,68 +61,80 @@ void StoreBlockGather::open_values(int block) {
   buffers_.open(ctx_.arena, block, ranges);
 }
 
-void StoreBlockGather::start_values(int block) {
+void StoreBlockGather::start_exact(int block) {
   Use& use = uses_[static_cast<size_t>(block)];
   open_values(block);
-  if (ctx_.planning()) return;
-  for (const Tile& tile : store_.block_tiles(block)) {
-    const Tensor whole = buffers_.view(block, tile.range);
+  for_each_tile(block, [&](size_t, const Tile& tile) {
     store_.owned().for_each(tile.range, [&](const FlatRange& part, int64_t offset) {
       const Tensor mine = store_.flat_values().slice(0, offset, offset + part.size());
       transfer(ctx_, buffers_.view(block, part), mine);
     });
     Communicator& group = groups_.of(tile.region);
-    if (group.size() > 1) use.work.push_back(group.all_gather_v_async(whole));
-  }
+    if (group.size() > 1) use.work.push_back(group.all_gather_v_async(values_of(tile)));
+  });
+}
+
+void StoreBlockGather::start_from_copy(int block) {
+  Use& use = uses_[static_cast<size_t>(block)];
+  open_values(block);
+  for_each_tile(block, [&](size_t i, const Tile& tile) {
+    use.work.push_back(copies_->gather(ctx_, i, values_of(tile)));
+  });
 }
 
 void StoreBlockGather::start_codes(int block) {
   Use& use = uses_[static_cast<size_t>(block)];
-  for (size_t i = 0; i < codes_.size(); ++i) {
-    const Tile& tile = store_.tiles()[i];
-    if (tile.block != block) continue;
-    const TileCode& code = *codes_[i];
-    use.codes.push_back(
-        ctx_.arena.allocate("gathered codes", DType::kU8, Shape{code.buffer_bytes()}));
-    if (ctx_.planning()) continue;
-    const Tensor& buffer = *use.codes.back();
-    code.encode(ctx_, buffer);
+  for (size_t i = 0; i < options_.codes.size(); ++i)
+    if (store_.tiles()[i].block == block)
+      use.codes.push_back(ctx_.arena.allocate("gathered codes", DType::kU8,
+                                              Shape{options_.codes[i]->buffer_bytes()}));
+  auto buffer = use.codes.cbegin();
+  for_each_tile(block, [&](size_t i, const Tile& tile) {
+    const TileCode& code = *options_.codes[i];
+    code.encode(ctx_, *buffer);
     Communicator& group = groups_.of(tile.region);
     if (group.size() > 1)
-      use.work.push_back(group.all_gather_async(code.messages(buffer), code.own_message(buffer)));
-  }
+      use.work.push_back(group.all_gather_async(code.messages(*buffer), code.own_message(*buffer)));
+    ++buffer;
+  });
 }
 
-void StoreBlockGather::decode(int block) {
-  std::vector<Activation>& buffers = uses_[static_cast<size_t>(block)].codes;
-  open_values(block);
-  size_t next = 0;
-  for (size_t i = 0; i < codes_.size(); ++i) {
-    const Tile& tile = store_.tiles()[i];
-    if (tile.block != block || ctx_.planning()) continue;
-    codes_[i]->decode(ctx_, buffers_.view(block, tile.range), *buffers[next++]);
-  }
-  buffers.clear();
-}
-
-void StoreBlockGather::acquire(int block, int next) {
+void StoreBlockGather::finish(int block) {
   Use& use = uses_[static_cast<size_t>(block)];
-  ++use.users;
-  if (!use.started) start(block);
-  if (prefetch_ && next >= 0 && !uses_[static_cast<size_t>(next)].started) start(next);
+  use.finished = true;
   {
     const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
     for (const Work& work : use.work) work.wait();
   }
   use.work.clear();
-  if (!codes_.empty() && !buffers_.holds(block)) decode(block);
+  if (use.from_copy) return;
+  if (!options_.codes.empty()) {
+    open_values(block);
+    auto buffer = use.codes.cbegin();
+    for_each_tile(block, [&](size_t i, const Tile& tile) {
+      options_.codes[i]->decode(ctx_, values_of(tile), *buffer++);
+    });
+    use.codes.clear();
+  }
+  if (copies_ != nullptr && copies_->has(block))
+    for_each_tile(block,
+                  [&](size_t i, const Tile& tile) { copies_->keep(ctx_, i, values_of(tile)); });
+}
+
+void StoreBlockGather::acquire(StoreBlockPass block, StoreBlockPass next) {
+  Use& use = uses_[static_cast<size_t>(block.block)];
+  ++use.users;
+  if (!use.started) start(block);
+  if (options_.prefetch && next.block >= 0 && !uses_[static_cast<size_t>(next.block)].started)
+    start(next);
+  if (!use.finished) finish(block.block);
 }
 
 void StoreBlockGather::release(int block) {
   Use& use = uses_[static_cast<size_t>(block)];
   TRIREME_CHECK(use.users > 0, "block ", block, " is released more often than acquired");
   if (--use.users > 0) return;
-  use.started = false;
+  use.started = use.finished = false;
   buffers_.close(block);
 }
 

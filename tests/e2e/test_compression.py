@@ -111,6 +111,23 @@ class Compression(tiny_run.RunTest):
                             says=["compression.parameters: model.layers.0.self_attn.o_proj.weight (32, 32)",
                                   "use a block that divides 16", "or set min_bytes above 4096"])
 
+    def test_a_second_copy_of_the_weights(self):
+        """The same numbers; of four ranks two and two divide the layers again, and backward gathers these."""
+        self.configure(train_steps=5, comm={"algorithm": "ring"}, zero_optimization={"stage": 3})
+        self.pretrain("--ranks", 4, "--set", "output_dir=without", timeout=300)
+        copy = "zero_optimization.zero_hpz_partition_size=2"
+        self.pretrain("--ranks", 4, "--set", copy, timeout=300)
+        self.assertEqual(self.losses(), self.losses("without"))
+        self.assertEqual(self.weights(5), self.weights(5, "without"))
+        layers = 2 * 4 * 9344  # bytes, with padding
+        without, sent = (self.records(run)[1]["comm_all_gather_bytes"] for run in ("without", "run"))
+        self.assertEqual(without - sent, (3 - 2) * layers)
+        other = ("--ranks", 4, "--set", "output_dir=other")
+        report, _ = self.pretrain(*other, "--set", copy, "--validate")
+        self.assertIn(f"second copy of these     {layers / 2 / 1024:.1f} KiB ({layers // 2} bytes)", report)
+        self.assert_refused("pretrain", "--config", "run.json", *other, "--set", "zero_optimization.zero_hpz_partition_size=3",
+                            says="3 must divide the 4 ranks with the same weights")
+
     def test_one_replica_drops_residuals(self):
         self.configure(compression=gradients("quantize", bits=1), scheduler={"type": "constant"})
         self.pretrain("--ranks", 2, "--set", "train_steps=10", timeout=300)

@@ -169,6 +169,31 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   config.pipeline.layers = read_counts(values, report);
 }
 
+namespace {
+
+// Reads the ranks that divide a second copy of the weights, which must divide the ranks that have
+// the same weights.
+void read_copies(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  constexpr const char* kCopies = "zero_optimization.zero_hpz_partition_size";
+  const auto copies = static_cast<int>(values.integer(kCopies));
+  config.zero.copy_ranks = copies;
+  if (copies == 1) return;
+  const auto refuse = [&](const std::string& reason) {
+    report.error(values.spelled(kCopies), reason);
+  };
+  const ParallelSizes& sizes = config.parallel;
+  const int ranks = sizes.dp * sizes.cp;
+  if (config.zero.stage != 3)
+    refuse(concat("needs zero_optimization.stage 3, got ", config.zero.stage));
+  else if (ranks % copies != 0)
+    refuse(concat(copies, " must divide the ", ranks, " ranks with the same weights"));
+  else if (config.model.moe.experts > 0 && ranks * sizes.tp % (copies * sizes.ep * sizes.etp) != 0)
+    refuse(concat(copies, " must divide the ", ranks * sizes.tp / (sizes.ep * sizes.etp),
+                  " ranks with the same experts"));
+}
+
+}  // namespace
+
 void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   constexpr const char* kStage = "zero_optimization.stage";
   constexpr const char* kStrategy = "data_parallel_sharding_strategy";
@@ -202,6 +227,7 @@ void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& repo
                 "has no effect: weights stay in the memory of the compute device; on a GPU, more "
                 "ranks or another layout need less memory per rank");
   zero.prefetch = values.flag("zero_optimization.stage3_prefetch");
+  read_copies(values, config, report);
   OffloadConfig& out = zero.offload_optimizer;
   const std::string device = values.word(offload + "device");
   out.device = device == "cpu"    ? OffloadDevice::kCpu

@@ -66,6 +66,9 @@ struct PipelineConfig {
 struct ZeroConfig {
   int stage = 0;  // data-parallel ranks shard: 1: optimizer state; 2: gradients too; 3: weights too
   bool prefetch = true;  // stage 3: gather the next transformer block while the current one runs
+  // Stage 3: neighbouring data-parallel ranks that divide a second copy of gathered weights for
+  // backward; 1: none.
+  int copy_ranks = 1;
   OffloadConfig offload_optimizer;
 };
 

@@ -148,6 +148,7 @@ Json zero_json(const ZeroConfig& zero) {
                                                                 : "none";
   return {{"stage", zero.stage},
           {"stage3_prefetch", zero.prefetch},
+          {"zero_hpz_partition_size", zero.copy_ranks},
           {"offload_optimizer",
            {{"device", device},
             {"nvme_path", word_or_null(offload.path)},

@@ -34,6 +34,13 @@ void add_zero_keys(Schema& s) {
             "stage 3: gather the weights of the next transformer block while the current one is "
             "computed; false: keeps one gathered block in memory instead of two")
       .off_trajectory();
+  s.integer(
+       "zero_optimization.zero_hpz_partition_size", "1",
+       "stage 3: neighbouring data-parallel ranks, such as those of a node, that divide a second "
+       "copy of the weights and gather it for backward; 1: none")
+      .at_least(1)
+      .at_most(kMaxRanks)
+      .off_trajectory();
   const std::string offload = "zero_optimization.offload_optimizer.";
   s.choice("zero_optimization.offload_param.device", "none", {"none", "cpu"},
            "storage of sharded weights: always the memory of the compute device, so cpu has no "

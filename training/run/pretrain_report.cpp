@@ -49,6 +49,8 @@ std::string PretrainRun::memory_report() const {
       line("parameters              ", store.value_bytes()),
       store.packed_bytes() == 0 ? std::string()
                                 : line("  of these in 4 bits    ", store.packed_bytes()),
+      store.copy_bytes() == 0 ? std::string()
+                              : line("second copy of these    ", store.copy_bytes()),
       line("gradients               ", store.gradient_bytes()),
       line("optimizer state         ", state_.optimizer.state_bytes()),
       state_.optimizer.file_bytes() == 0

@@ -136,8 +136,8 @@ void TrainState::initialize(Ctx& ctx) {
 }
 
 int64_t TrainState::bytes() const {
-  return store.value_bytes() + store.gradient_bytes() + optimizer.state_bytes() +
-         (compression == nullptr ? 0 : compression->bytes()) +
+  return store.value_bytes() + store.copy_bytes() + store.gradient_bytes() +
+         optimizer.state_bytes() + (compression == nullptr ? 0 : compression->bytes()) +
          (outer == nullptr ? 0 : outer->bytes());
 }
 
@@ -186,8 +186,9 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
       sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap},
             compressed_.get()) {
   ParameterStore& store = state.store;
-  store.attach(groups, ctx, config.zero.prefetch,
-               quantized_tile_codes(store, config.weight_compression));
+  store.attach(groups, ctx,
+               {config.zero.prefetch, quantized_tile_codes(store, config.weight_compression),
+                config.zero.copy_ranks});
   // Each gradient element enters the norm on the one rank that owns it.
   for (const FlatRange& range : store.counted_ranges())
     store.owned().for_each(range, [&](const FlatRange& part, int64_t) {

@@ -14,7 +14,8 @@ namespace {
 // Keeps the values of a parameter block available during its lifetime.
 class StoreBlockUse {
  public:
-  StoreBlockUse(ParameterStore& params, int block, int next = -1) : params_(params), block_(block) {
+  StoreBlockUse(ParameterStore& params, StoreBlockPass block, StoreBlockPass next = {})
+      : params_(params), block_(block.block) {
     params.acquire(block, next);
   }
   ~StoreBlockUse() { params_.release(block_); }
@@ -25,6 +26,9 @@ class StoreBlockUse {
   ParameterStore& params_;
   int block_;
 };
+
+StoreBlockPass forward_of(int block) { return {block, StorePass::kForward}; }
+StoreBlockPass backward_of(int block) { return {block, StorePass::kBackward}; }
 
 }  // namespace
 
@@ -140,13 +144,14 @@ Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   const ConstTensor tables = rotary_rows(pass);
   if (span(chunk).embedding) {
-    const StoreBlockUse use(pass.params, 0, layers.empty() ? -1 : layers[0].number);
+    const StoreBlockUse use(pass.params, forward_of(0),
+                            forward_of(layers.empty() ? -1 : layers[0].number));
     x = embedding_->forward(pass);
   }
   if (saved != nullptr) saved->blocks.resize(layers.size());
   for (size_t l = 0; l < layers.size(); ++l) {
-    const StoreBlockUse use(pass.params, layers[l].number,
-                            l + 1 < layers.size() ? layers[l + 1].number : -1);
+    const StoreBlockUse use(pass.params, forward_of(layers[l].number),
+                            forward_of(l + 1 < layers.size() ? layers[l + 1].number : -1));
     x = layers[l].block.forward(pass, std::move(x), rotary_of(tables, l, chunk),
                                 saved != nullptr ? &saved->blocks[l] : nullptr, recompute);
   }
@@ -160,7 +165,8 @@ Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved sav
   const ConstTensor tables = rotary_rows(pass);
   deferred.blocks.resize(layers.size());
   for (size_t l = layers.size(); l-- > 0;) {
-    const StoreBlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
+    const StoreBlockUse use(pass.params, backward_of(layers[l].number),
+                            backward_of(l > 0 ? layers[l - 1].number : -1));
     dy = layers[l].block.backward_input(pass, std::move(dy), rotary_of(tables, l, chunk),
                                         std::move(saved.blocks[l]), recompute, deferred.blocks[l]);
   }
@@ -176,7 +182,7 @@ void Model::backward_weight(Pass& pass, int chunk, Deferred deferred,
     {
       std::optional<StoreBlockUse> use;
       if (adapted_ || layers[l].block.weight_pass_reads_weights(deferred.blocks[l]))
-        use.emplace(pass.params, layers[l].number);
+        use.emplace(pass.params, backward_of(layers[l].number));
       layers[l].block.backward_weight(pass, std::move(deferred.blocks[l]));
     }
     done(layers[l].number);
@@ -193,7 +199,8 @@ Activation Model::backward(Pass& pass, int chunk, Activation dy, Saved saved, Re
   const ConstTensor tables = rotary_rows(pass);
   for (size_t l = layers.size(); l-- > 0;) {
     {
-      const StoreBlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
+      const StoreBlockUse use(pass.params, backward_of(layers[l].number),
+                              backward_of(l > 0 ? layers[l - 1].number : -1));
       TransformerBlock::Deferred deferred;
       dy = layers[l].block.backward_input(pass, std::move(dy), rotary_of(tables, l, chunk),
                                           std::move(saved.blocks[l]), recompute, deferred);
@@ -212,8 +219,8 @@ int Model::last_layer_block() const {
 }
 
 void Model::loss(Pass& pass, Activation x, const Loss& loss) const {
-  const StoreBlockUse table(pass.params, head_->weight_block(pass.params));
-  const StoreBlockUse use(pass.params, head_block_);
+  const StoreBlockUse table(pass.params, forward_of(head_->weight_block(pass.params)));
+  const StoreBlockUse use(pass.params, forward_of(head_block_));
   head_->loss(pass, std::move(x), loss);
 }
 
@@ -222,8 +229,8 @@ Activation Model::loss_and_backward(Pass& pass, Activation x, const Loss& loss,
   Activation dx;
   {
     // Backward of this chunk follows.
-    const StoreBlockUse table(pass.params, head_->weight_block(pass.params));
-    const StoreBlockUse use(pass.params, head_block_, last_layer_block());
+    const StoreBlockUse table(pass.params, forward_of(head_->weight_block(pass.params)));
+    const StoreBlockUse use(pass.params, forward_of(head_block_), backward_of(last_layer_block()));
     dx = head_->loss_and_backward(pass, std::move(x), loss);
   }
   done(head_block_);
@@ -232,14 +239,14 @@ Activation Model::loss_and_backward(Pass& pass, Activation x, const Loss& loss,
 
 void Model::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
                    const ConstTensor& rows) const {
-  const StoreBlockUse table(pass.params, head_->weight_block(pass.params));
-  const StoreBlockUse use(pass.params, head_block_);
+  const StoreBlockUse table(pass.params, forward_of(head_->weight_block(pass.params)));
+  const StoreBlockUse use(pass.params, forward_of(head_block_));
   head_->logits(pass, x, logits, rows);
 }
 
 void Model::hidden(Pass& pass, const ConstTensor& x, const Tensor& out,
                    const ConstTensor& rows) const {
-  const StoreBlockUse use(pass.params, head_block_);
+  const StoreBlockUse use(pass.params, forward_of(head_block_));
   head_->hidden(pass, x, out, rows);
 }
 

@@ -32,6 +32,7 @@ inline std::string other_value(const Key& key) {
   if (key.path == "train_batch_size") return "24";
   if (key.path == "comm.bucket_size") return "4096";
   if (key.path == "zero_optimization.stage") return "3";
+  if (key.path == "zero_optimization.zero_hpz_partition_size") return "";  // needs ranks
   if (key.path == "zero_optimization.offload_optimizer.buffer_size") return "8192";
   if (key.path == "zero_optimization.offload_optimizer.device") return "cpu";  // nvme needs a path
   if (key.path == "finetune.dpo.label_smoothing") return "0.25";

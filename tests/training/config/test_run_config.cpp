@@ -171,7 +171,7 @@ TEST(RunConfig, StepsHaveTheDigitsOfACheckpointsName) {
 TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
   for (const char* assignment :
-       {"zero_optimization.zero_hpz_partition_size=2", "checkpoint.async_save=true",
+       {"zero_optimization.mics_shard_size=2", "checkpoint.async_save=true",
         "optimizer.type=\"Lamb\"", "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"",
         "comm.backend=\"nccl\"", "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}",
         "sparse_gradients=true", "zero_optimization.offload_optimizer.ratio=0.5",

@@ -163,7 +163,6 @@ void add_zero_rows(DeepSpeedRows& rows) {
                   "stage3_gather_fp16_weights_on_model_save", "elastic_checkpoint",
                   "load_from_fp32_weights", "pipeline_loading_checkpoint"},
                  kAnyLayout);
-  rows.unavailable(zero + ".zero_hpz_partition_size", {"1"}, "sharding within a node");
   for (const char* name : {".zero_quantized_gradients", ".zeropp_loco_param"})
     rows.refused(zero + name, {"false"},
                  "stage 3 sums gradients exactly; write compression.gradients with "
@@ -326,6 +325,7 @@ std::vector<std::string> deepspeed_names_read() {
       "scheduler.params.cos_min_ratio",
       "zero_optimization.stage",
       "zero_optimization.zero_quantized_weights",
+      "zero_optimization.zero_hpz_partition_size",
       "zero_optimization.overlap_comm",
       "zero_optimization.reduce_bucket_size",
       "zero_optimization.offload_optimizer.device",

@@ -292,9 +292,12 @@ TEST(TorchTitan, DegreesOfSharding) {
 TEST(DeepSpeed, QuantizedWeightsAreThoseOfZeroPlusPlus) {
   const char* const file =
       R"({"zero_optimization": {"stage": 3, "zero_quantized_weights": true,
-          "zero_hpz_partition_size": 1, "zero_quantized_gradients": false}})";
+          "zero_hpz_partition_size": 4, "zero_quantized_gradients": false}})";
   const RunConfig config = with_deepspeed(parse_json(file, "deepspeed"), {}, 4);
   EXPECT_TRUE(config.weight_compression.enabled);
+  EXPECT_EQ(config.zero.copy_ranks, 4);
+  EXPECT_NE(problem_with(file).find("4 must divide the 1 ranks with the same weights"),
+            std::string::npos);
   const RunConfig exact =
       with_deepspeed(parse_json(file, "deepspeed"), {"compression.parameters.method=none"}, 4);
   EXPECT_FALSE(exact.weight_compression.enabled);
