@@ -28,9 +28,8 @@ class OuterState {
     CompressionState exchange;      // of this rank's piece, between the sites
     // (n) elements of the piece each; momentum and scratch may be absent. `update` holds the update
     // of the site from the beginning of a round, and the sum of those of all sites at its end, or
-    // their combination (combines_updates());
-    // `own` the site's own weights in OuterSync::with_shared_weights(). Without overlap both have
-    // the same memory.
+    // their combination (combines_updates()); `own` the site's own weights in
+    // OuterSync::with_shared_weights(). Without overlap both have the same memory.
     Tensor shared = {}, momentum = {}, update = {}, own = {}, scratch = {};
     ShardMap map() const { return ShardMap({piece}); }
     // Elements of `update`; without memory before it is allocated, as in a planning run.

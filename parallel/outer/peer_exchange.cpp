@@ -33,11 +33,14 @@ PeerExchange::PeerExchange(const Sites& sites, const ParameterStore& store, Oute
 }
 
 PeerExchange::~PeerExchange() {
-  for (const Reports& reports : reports_)
-    for (const Work& message : reports.messages) try {
+  const auto end = [](const std::vector<Work>& messages) {
+    for (const Work& message : messages) try {
         message.wait();
       } catch (...) {  // NOLINT: this object has been given up, and the group knows of a lost rank
       }
+  };
+  for (const Reports& reports : reports_) end(reports.messages);
+  end(product_messages_);
 }
 
 template <class Use>
@@ -58,8 +61,9 @@ void PeerExchange::post(Reports& reports) {
   }
 }
 
-void PeerExchange::await(const Reports& reports) const {
-  for (const Work& message : reports.messages) message.wait();
+void PeerExchange::await(const std::vector<Work>& messages) const {
+  const TimeScope waiting(ctx_.profile, TimeCategory::kCommunication);
+  for (const Work& message : messages) message.wait();
 }
 
 void PeerExchange::start(int fragment, OuterState::OpenRound& round) {
@@ -69,7 +73,7 @@ void PeerExchange::start(int fragment, OuterState::OpenRound& round) {
   reports.in_second_phase = false;
   reports.values.assign(static_cast<size_t>(kReportSize * peers_.size()), 0.0);
   if (ctx_.planning()) return;
-  const auto own = static_cast<size_t>(peers_.rank());
+  const size_t own = own_site();
   reports.values[kReportSize * own] = round.report[own];
   reports.values[kReportSize * own + 1] = round.report.back();
   post(reports);
@@ -84,16 +88,18 @@ void PeerExchange::add_products_of_all() {
   if (products.empty()) return;
   ranks_.all_reduce(tensor_of(products));
   if (ranks_.rank() == 0) {
-    std::vector<std::vector<double>> of_sites(static_cast<size_t>(peers_.size()), products);
-    std::vector<Work> messages;
+    products_of_sites_.assign(static_cast<size_t>(peers_.size()), products);
+    product_messages_.clear();
     for (int site = 0; site < peers_.size(); ++site) {
       if (site == peers_.rank()) continue;
-      messages.push_back(peers_.post_recv(tensor_of(of_sites[static_cast<size_t>(site)]), site));
-      messages.push_back(peers_.post_send(tensor_of(products), site));
+      std::vector<double>& of_site = products_of_sites_[static_cast<size_t>(site)];
+      product_messages_.push_back(peers_.post_recv(tensor_of(of_site), site));
+      product_messages_.push_back(
+          peers_.post_send(tensor_of(products_of_sites_[own_site()]), site));
     }
-    for (const Work& message : messages) message.wait();
+    await(product_messages_);
     std::ranges::fill(products, 0.0);
-    for (const std::vector<double>& of_site : of_sites)
+    for (const std::vector<double>& of_site : products_of_sites_)
       for (size_t i = 0; i < products.size(); ++i) products[i] += of_site[i];
   }
   ranks_.broadcast(tensor_of(products), 0);
@@ -101,7 +107,7 @@ void PeerExchange::add_products_of_all() {
 
 void PeerExchange::combine(int fragment, Reports& reports) {
   if (std::exchange(reports.in_second_phase, true)) return;
-  await(reports);
+  await(reports.messages);
   std::vector<bool> counts;
   for (int site = 0; site < peers_.size(); ++site)
     counts.push_back(reports.values[static_cast<size_t>(kReportSize * site)] == 0);
@@ -136,7 +142,7 @@ void PeerExchange::finish(int fragment, OuterState::OpenRound& round) {
   for_each(fragment, [&](UnitSum& its) { its.sum.finish(its.unit.update_or_shape()); });
   if (ctx_.planning()) return;
   const Reports& reports = reports_[static_cast<size_t>(fragment)];
-  await(reports);
+  await(reports.messages);
   round.report.back() = reports.squares;
   for (size_t site = 0; site + 1 < round.report.size(); ++site) {
     round.report[site] = reports.values[kReportSize * site];

@@ -46,7 +46,8 @@ class PeerExchange : public UpdateExchange {
   template <class Use>
   void for_each(int fragment, const Use& use) const;
   void post(Reports& reports);
-  void await(const Reports& reports) const;
+  void await(const std::vector<Work>& messages) const;
+  size_t own_site() const { return static_cast<size_t>(peers_.rank()); }
   bool averages(int64_t step) const { return step <= config_.warmup_steps; }
   void combine(int fragment, Reports& reports);
   void add_products_of_all();
@@ -57,6 +58,9 @@ class PeerExchange : public UpdateExchange {
   std::vector<std::unique_ptr<UnitSum>> sums_;
   std::vector<Reports> reports_;              // by fragment
   std::unique_ptr<UpdateCombiner> combiner_;  // null: updates are added
+  // Products of dots on their way between the first ranks of the sites.
+  std::vector<std::vector<double>> products_of_sites_;
+  std::vector<Work> product_messages_;
 };
 
 }  // namespace trireme

@@ -4,7 +4,8 @@
 // of the outer algorithm:
 //   outer.momentum                     of the shared weights
 //   outer.local, outer.local.site.i    a site's own weights, between two rounds
-//   outer.update                       sum of the updates of rounds that have begun and not ended
+//   outer.update                       sum or combination of the updates of rounds that have begun
+//                                      and not ended
 //   outer.residual.i, ...              residuals of compressed updates (compression_checkpoint.h)
 // A site that is a job of its own saves as site 0, except for the residuals, which have its number.
 #pragma once

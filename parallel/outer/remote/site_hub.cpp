@@ -83,8 +83,7 @@ bool SiteHub::run(const std::atomic<bool>& stop) {
   };
   try {
     while (!stop && !is_over()) {
-      if (std::optional<Arrival> arrival = inbox_.wait_until(next_event()))
-        handle(std::move(*arrival));
+      handle_arrivals();
       start_if_due();
       close_due();
       close_gone();
@@ -99,6 +98,18 @@ bool SiteHub::run(const std::atomic<bool>& stop) {
     peer.channel->flush(std::max(
         milliseconds(0), std::chrono::duration_cast<milliseconds>(flushed_by - Clock::now())));
   return is_over();
+}
+
+// Handles all that has arrived, so that a long sum makes no update late that came during it.
+void SiteHub::handle_arrivals() {
+  const size_t most = static_cast<size_t>(kMaxWaiting) * (peers_.size() + 1);
+  Clock::time_point until = next_event();
+  for (size_t i = 0; i < most; ++i) {
+    std::optional<Arrival> arrival = inbox_.wait_until(until);
+    if (!arrival) return;
+    handle(std::move(*arrival));
+    until = {};
+  }
 }
 
 // No peer may end the run, whatever it sends.
@@ -408,8 +419,9 @@ int64_t SiteHub::replace(Peer& peer, int fragment) {
 
 void SiteHub::close_due() {
   if (book_ == nullptr) return;
-  for (;;) {  // a site that is replaced is expected no longer
-    const std::vector<RoundBook::Closed> due = book_->close_due(Clock::now());
+  const Clock::time_point now = Clock::now();  // of all rounds that close, however long it takes
+  for (;;) {                                   // a site that is replaced is expected no longer
+    const std::vector<RoundBook::Closed> due = book_->close_due(now);
     if (due.empty()) return;
     for (const RoundBook::Closed& closed : due) close(closed);
   }

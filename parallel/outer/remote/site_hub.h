@@ -90,6 +90,7 @@ class SiteHub {
     std::map<int, Update> updates;  // by site
   };
   void accept_all();
+  void handle_arrivals();
   void handle(Arrival arrival);
   void add_peer(ControlListener::ConnectedRank& connected);
   bool make_room();
