@@ -90,6 +90,10 @@ SavedCheckpoint save_checkpoint(const SaveOptions& options,
 // rank while none saves.
 void sweep_leftovers(const std::string& root);
 
+// Renames the checkpoints under `root`, which may be absent, of steps above `step` to
+// NAME.dropped, so that no run continues from them. Returns the new names, ascending. FileError.
+std::vector<std::string> set_aside_later(const std::string& root, int64_t step);
+
 class CheckpointReader {
  public:
   // Reads and checks the manifest, and the presence and size of every shard. `path`: a step

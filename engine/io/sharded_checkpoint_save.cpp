@@ -293,6 +293,26 @@ void sweep_leftovers(const std::string& root) {
   }
 }
 
+std::vector<std::string> set_aside_later(const std::string& root, int64_t step) {
+  std::vector<std::string> names;
+  std::error_code absent;
+  for (const auto& entry : fs::directory_iterator(root, absent)) {
+    const std::string name = entry.path().filename().string();
+    int64_t its = 0;
+    if (parse_step_directory_name(name, its) && its > step) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  for (std::string& name : names) {
+    const std::string from = concat(root, "/", name);
+    name += ".dropped";
+    for (int n = 2; is_present(concat(root, "/", name)); ++n)
+      name = concat(fs::path(from).filename().string(), ".dropped.", n);
+    if (::rename(from.c_str(), concat(root, "/", name).c_str()) != 0)
+      fail_file("rename", from, errno);
+  }
+  return names;
+}
+
 SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const std::vector<CheckpointPart>& parts,
                                 const nlohmann::ordered_json& state, const CheckpointRanks& ranks) {

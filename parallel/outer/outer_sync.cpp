@@ -47,7 +47,8 @@ ArenaPlan OuterSync::plan() {
   });
 }
 
-int64_t OuterSync::begin(const StoredWeights& weights, const ArenaPlan& plan, int64_t step) {
+UpdateExchange::Start OuterSync::begin(const StoredWeights& weights, const ArenaPlan& plan,
+                                       int64_t step) {
   weights_ = weights;
   plan_ = &plan;
   scalars_ = Buffer("outer scalars", kScalarsAt + kStepScalarsBytes, ctx_.memory());
@@ -56,11 +57,11 @@ int64_t OuterSync::begin(const StoredWeights& weights, const ArenaPlan& plan, in
   if (state_.apart) write_all(&OuterState::Unit::own);
   if (exchange_->ends_loaded_rounds()) end_loaded_rounds(step);
   const UpdateExchange::Start start = exchange_->join(step);
-  if (!start.replaced) return start.step;
+  if (!start.replaced) return start;
   for (int f = 0; f < fragments(); ++f) open(f) = {};
   state_.apart = false;
   write_all(&OuterState::Unit::shared);
-  return start.step;
+  return start;
 }
 
 void OuterSync::end_loaded_rounds(int64_t step) {
@@ -212,7 +213,7 @@ bool OuterSync::is_due(int64_t step, int64_t steps) const {
   for (int f = 0; f < fragments(); ++f) {
     const OuterState::OpenRound& its = state_.open[static_cast<size_t>(f)];
     if (config.is_round(step, steps, f)) return true;
-    if (its.begun >= 0 && (ends_after(its) == step || second_phase_after(its) == step)) return true;
+    if (its.begun >= 0 && (ends_after(its) <= step || second_phase_after(its) == step)) return true;
   }
   return false;
 }
@@ -250,6 +251,14 @@ OuterRound OuterSync::after_step(int64_t step, int64_t steps) {
 void OuterSync::drop_open_rounds() {
   for (int f = 0; f < fragments(); ++f)
     if (!open(f).summed) open(f) = {};
+}
+
+OuterRound OuterSync::end_replaced() {
+  OuterRound round;
+  for (int f = 0; f < fragments(); ++f) complete_sum(f);
+  continue_from_shared(round);
+  if (round.replaced) refresh_parameters();
+  return round;
 }
 
 void OuterSync::show_shared() {

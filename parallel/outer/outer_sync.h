@@ -46,8 +46,10 @@ class OuterSync {
   // Call once the weights are initialized or loaded: they become the shared weights. If the state
   // is apart, the site's own weights, loaded into Unit::own, become its weights. plan: with whose
   // capacity the arena is reserved; must outlive this object. step: number of steps taken. Returns
-  // the number of steps to continue from: that of the run if its sites are jobs of their own.
-  int64_t begin(const StoredWeights& weights, const ArenaPlan& plan, int64_t step = 0);
+  // the number of steps to continue from, and whether the weights have changed: those of the run
+  // if its sites are jobs of their own.
+  UpdateExchange::Start begin(const StoredWeights& weights, const ArenaPlan& plan,
+                              int64_t step = 0);
   // Whether after_step() has work other than to note the step.
   bool is_due(int64_t step, int64_t steps) const;
   // The site has taken step number `step`, from 1, of a run of `steps`: ends and begins the rounds
@@ -55,6 +57,9 @@ class OuterSync {
   // mean and continues from the shared weights as all do; if there is no finite update, these do
   // not change. Returns the rounds that ended.
   OuterRound after_step(int64_t step, int64_t steps);
+  // Completes the exchanges of open rounds. If one has closed without this site, all those end at
+  // once, and it continues from the shared weights as after_step() says. Collective over all sites.
+  OuterRound end_replaced();
   // For a run that stops without the results of its open rounds: they end, and change nothing.
   void drop_open_rounds();
   // Calls use() with the shared weights as the site's weights, for an evaluation or a checkpoint

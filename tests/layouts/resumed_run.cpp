@@ -64,7 +64,7 @@ void load_checkpoint(LayoutRank& rank, const std::string& path, int64_t step) {
 
 void begin_rounds(LayoutRank& rank, int64_t step) {
   if (rank.outer == nullptr) return;
-  EXPECT_EQ(rank.outer->begin(rank.state.weights(), rank.outer_plan, step), step);
+  EXPECT_EQ(rank.outer->begin(rank.state.weights(), rank.outer_plan, step).step, step);
 }
 
 }  // namespace

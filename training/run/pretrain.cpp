@@ -300,14 +300,24 @@ void PretrainRun::finish_step() {
   open_steps_.pop_front();
   StepMetrics metrics = describe_step(open, result, took.count());
   std::ranges::copy(open.sent.extra, std::back_inserter(metrics.extra));
+  std::optional<WaitEnded> wait;
+  if (!ended_wait_) try {
+      evaluate_if_due(metrics);
+    } catch (const WaitEnded& e) {
+      wait = e;
+    }
+  if (records_) records_->write(metrics);
+  check_divergence(metrics.step, own, result.consecutive_skips);
+  if (wait) throw *wait;
+}
+
+void PretrainRun::evaluate_if_due(StepMetrics& metrics) {
   const bool last = metrics.step == config_.train_steps;
   if (last || due(config_.eval_interval, metrics.step)) {
     TRIREME_CHECK(open_steps_.empty(), "evaluation while steps are open");
     with_shared_weights([&] { validate(metrics); });
   }
   if (last && test_data_) metrics.test_loss = loss_on(*test_data_, "test", metrics);
-  if (records_) records_->write(metrics);
-  check_divergence(metrics.step, own, result.consecutive_skips);
 }
 
 // True if a step was skipped only because a dynamic loss scale is still too large.
@@ -390,6 +400,7 @@ void PretrainRun::save_if_finite(StopRequest request) {
 
 void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
+  if (hub_ != nullptr) end_replaced_rounds();
   SavedCheckpoint saved;
   agreed(group_, [&] {
     if (keeps_algorithms())

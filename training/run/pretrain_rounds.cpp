@@ -1,5 +1,6 @@
 // Rounds of a training run between sites (parallel/outer/outer_sync.h).
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
@@ -26,12 +27,20 @@ std::unique_ptr<UpdateExchange> PretrainRun::open_exchange() {
 
 // Joins the sites; continues at their step.
 void PretrainRun::begin_rounds() {
-  const int64_t step = outer_->begin(state_.weights(), outer_plan_, position_.step);
+  const auto [step, replaced] = outer_->begin(state_.weights(), outer_plan_, position_.step);
   if (step < position_.step)
     log_warning("the sites of the run are at step ", step, ": what this site has trained since, ",
                 "up to step ", position_.step, ", is dropped");
   if (step > position_.step) log_info("the sites of the run are at step ", step);
-  if (step != position_.step) move_to(step);
+  if (!replaced) return;
+  move_to(step);
+  position_.consecutive_skips = 0;
+  save_waits_ = step > 0;  // until then this site has no checkpoint of the run that it has joined
+  agreed(group_, [&] {
+    if (group_.rank() != 0) return;
+    for (const std::string& name : set_aside_later(config_.checkpoint.save, step))
+      log_warning("renamed a checkpoint of dropped steps: ", config_.checkpoint.save, "/", name);
+  });
 }
 
 // Ends and begins the rounds that are due after the newest step.
@@ -82,10 +91,21 @@ StepResult PretrainRun::over_sites(StepResult result) {
   return result;
 }
 
-// Saves a checkpoint without the open rounds.
+// Ends rounds that closed without this site before a checkpoint, whose step is that of its weights.
+void PretrainRun::end_replaced_rounds() {
+  const OuterRound round = outer_->end_replaced();
+  if (!round.replaced) return;
+  if (group_.rank() == 0) warn_of_round(round);
+  if (round.newest_step > position_.step) move_to(round.newest_step);
+}
+
+// Saves a checkpoint without the open rounds. That of the end lacks the last round, so it is saved
+// as of the step before, which the run repeats.
 ExitCode PretrainRun::stop_without_rounds(const WaitEnded& wait) {
   outer_->drop_open_rounds();
+  ended_wait_ = true;
   finish_steps(0);
+  if (position_.step == config_.train_steps) move_to(position_.step - 1);
   save_if_finite(StopRequest::kSaveAndStop);
   if (wait.code() != ExitCode::kStoppedSaved) throw wait;
   log_info("stopped by request at step ", position_.step, ", without the results of open rounds; ",

@@ -62,6 +62,7 @@ class PretrainRun {
   void move_to(int64_t step);
   // One step, its rounds, and what is due after it. Returns whether the run stops by request.
   bool train_step();
+  void end_replaced_rounds();
   ExitCode stop_without_rounds(const WaitEnded& wait);
   StepResult over_sites(StepResult result);
   template <class Use>
@@ -75,6 +76,7 @@ class PretrainRun {
   // name: of the set, for metrics.partial_sets.
   double loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics);
   void validate(StepMetrics& metrics);
+  void evaluate_if_due(StepMetrics& metrics);
   // Saves, unless the last step was skipped: bad weights may be the cause, so the save waits for
   // the next step that is not skipped. Saves in any case if the run ends here.
   void save_if_finite(StopRequest request);
@@ -124,6 +126,7 @@ class PretrainRun {
   std::string last_checkpoint_;  // newest one whose last step was not skipped; empty: none
   std::string first_bad_;        // name of the first non-finite gradient of the last skipped step
   bool stops_ = false;           // after this step, by request
+  bool ended_wait_ = false;      // the shared weights lack rounds, so they are not evaluated
   bool save_waits_ = false;      // a save is due at the next step that is not skipped
   double peak_tflops_ = 0;       // peak of this rank's device
   int64_t parameters_ = 0;       // of the whole model

@@ -204,6 +204,7 @@ void check_nothing_saved(const RunConfig& config, const std::vector<std::string>
                kStartAnew);
   const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
   if (!is_present(resolved.string())) return;
+  if (config.outer.is_remote()) return;  // a site that has joined a run has records of later steps
   // A record of a later step shows that the checkpoint had been saved.
   const CheckpointConfig saved = read_resolved(resolved.string()).checkpoint;
   const int64_t last = last_record(config);

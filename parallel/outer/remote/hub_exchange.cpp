@@ -18,7 +18,6 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLeaving{5000};  // for the last message
 constexpr auto kAwaited = std::chrono::seconds(1);
-constexpr auto kStopping = std::chrono::seconds(5);  // for results that arrive before a stop
 
 std::unique_ptr<ControlChannel> connect(const HubAddress& hub, int site) try {
   const ControlAddress address = ControlAddress::tcp(hub.host, hub.port, hub.secret, kSitePeers);
@@ -69,7 +68,7 @@ HubExchange::~HubExchange() = default;
 // The next message of the hub; absent: none for a while. On rank 0.
 std::optional<Message> HubExchange::receive() {
   const Clock::time_point begin = Clock::now();
-  std::optional<Arrival> arrival = inbox_.wait_until(begin + kAwaited);
+  std::optional<Arrival> arrival = inbox_.wait_until(waits_ ? begin + kAwaited : begin);
   waited_ += std::chrono::duration<double>(Clock::now() - begin).count();
   if (!arrival) return {};
   if (arrival->message) return std::move(arrival->message);
@@ -84,11 +83,11 @@ std::string HubExchange::refusal(const Message& message) const {
       std::string(reinterpret_cast<const char*>(message.payload.data()), message.payload.size()));
 }
 
-// Whether the site has been asked to stop a while ago.
-bool HubExchange::waits_no_longer() {
-  if (!stops_ || !stops_()) return false;
+// A site that has been asked to stop a while ago takes only what has arrived.
+void HubExchange::limit_wait() {
+  if (!stops_ || !stops_()) return;
   if (!stops_since_) stops_since_ = Clock::now();
-  return Clock::now() - *stops_since_ >= kStopping;
+  waits_ = std::chrono::duration<double>(Clock::now() - *stops_since_).count() < hub_.stop_s;
 }
 
 // News for all ranks, from next() on rank 0. The others wait in one collective for a few
@@ -96,9 +95,11 @@ bool HubExchange::waits_no_longer() {
 Json HubExchange::next_event(const std::function<Json()>& next) {
   Json event;
   if (leads()) try {
-      event = waits_no_longer() ? ended("stopped by request", ExitCode::kStoppedSaved) : next();
+      limit_wait();
+      event = next();
+      if (!waits_ && event.empty()) event = ended("stopped by request", ExitCode::kStoppedSaved);
     } catch (const Error& e) {
-      event = ended(e.what(), ExitCode::kLostRank);
+      event = ended(e.what(), stops_since_ ? ExitCode::kStoppedSaved : ExitCode::kLostRank);
     }
   constexpr auto kReplace = Json::error_handler_t::replace;  // bytes that are not UTF-8
   event = Json::parse(ranks_.broadcast_string(event.dump(-1, ' ', false, kReplace), 0));
@@ -174,7 +175,7 @@ Json HubExchange::next_start(const States& states) {
   if (message->is(SiteMessage::kRefuse)) return {{"refused", refusal(*message)}};
   if (message->is(SiteMessage::kDonate)) {
     for (size_t f = 0; f < states.size(); ++f) channel_->send(SiteMessage::kState, f, states[f]);
-    return Json::object();
+    return {{"donates", true}};
   }
   if (!message->is(SiteMessage::kStart))
     throw BadMessage(concat("the hub sent a message of kind ", message->kind, " before the start"));
@@ -279,7 +280,7 @@ Json HubExchange::next_answer(int fragment, const OuterState::OpenRound& round) 
   if (!is_sum) return take_replacement(std::move(*message));
   if (its == fragment) return take_sum(fragment, round, *message);
   sums_[its] = std::move(*message);
-  return Json::object();
+  return {{"kept", its}};
 }
 
 // The weights of the run include the round of a fragment, and if they have just been sent as

@@ -30,13 +30,14 @@ struct HubAddress {
   std::string secret;
   double connect_s = 60;  // limit for the first connection
   double timeout_s = 60;  // limit for a hub that is unreachable
+  double stop_s = 5;      // limit for waits of a site that is asked to stop
 };
 
 class HubExchange : public UpdateExchange {
  public:
   // site: number of sites of the run, and the index of this one. whole: on rank 0 of the site, else
   // nullptr. join_text: the run's configuration, which the hub compares. stops: whether the site is
-  // asked to stop; then rank 0 waits for a few seconds at most. The references must outlive this
+  // asked to stop. The references must outlive this
   // object. Collective over the site.
   HubExchange(Communicator& ranks, GroupCoord site, OuterState& pieces, const ParameterStore& store,
               WholeModel* whole, const HubAddress& hub, std::string join_text, Ctx& ctx,
@@ -71,7 +72,7 @@ class HubExchange : public UpdateExchange {
   void write_snapshot();
   void send_join(int64_t step, const States& states);
   std::optional<Message> receive();
-  bool waits_no_longer();
+  void limit_wait();
   std::string refusal(const Message& message) const;
   Json next_event(const std::function<Json()>& next);
   Json next_start(const States& states);
@@ -92,6 +93,7 @@ class HubExchange : public UpdateExchange {
   HubAddress hub_;
   std::function<bool()> stops_;
   std::optional<Clock::time_point> stops_since_;
+  bool waits_ = true;  // for messages that have not arrived
   // On rank 0. The messages of the hub take effect in the order in which they arrive: a sum that
   // comes after a snapshot changes its weights.
   Inbox inbox_;

@@ -271,7 +271,7 @@ void SiteHub::join(int number, const Message& message) {
   const std::string note = uses_.note ? uses_.note(first_config_, config) : std::string();
   if (!note.empty())
     log_warning("site ", peer.site, " differs from site ", first_site_, ": ", note);
-  if (started_) make_member(peer, book_->newest_step(), snapshot());
+  if (started_) make_member(peer, current_step(), snapshot());
 }
 
 void SiteHub::start_if_due() {
@@ -325,11 +325,26 @@ void SiteHub::take_weights(int number, const Message& message) {
   }
 }
 
+// Step from which a site trains with the current weights: the newest one, or the one before while
+// only some fragments have closed a round that all have after this step, so that the site takes part
+// in those of the others. A run may end there.
+int64_t SiteHub::current_step() const {
+  const OuterConfig& config = run_.model->config();
+  const int64_t newest = book_->newest_step();
+  if (!config.is_joint(newest, run_.train_steps)) return newest;
+  bool closed = true;
+  for (int f = 0; f < config.fragments; ++f) closed = closed && book_->closed_step(f) == newest;
+  return closed ? newest : newest - 1;
+}
+
 // Snapshot of the current weights. Several peers share it.
 std::shared_ptr<const Bytes> SiteHub::snapshot() {
-  if (std::shared_ptr<const Bytes> current = snapshot_.lock()) return current;
+  const SnapshotHeader header{current_step()};
+  if (std::shared_ptr<const Bytes> current = snapshot_.lock();
+      current != nullptr && snapshot_step_ == header.step)
+    return current;
+  snapshot_step_ = header.step;
   const WholeModel& model = *run_.model;
-  const SnapshotHeader header = snapshot_header();
   int64_t states = 0;
   for (int f = 0; f < model.fragments(); ++f) states += model.state_bytes(f);
   auto bytes = std::make_shared<Bytes>(sizeof header + static_cast<size_t>(states));
@@ -376,13 +391,15 @@ void SiteHub::take_update(int number, Message& message) {
   // One result for each fragment and a start wait at most for a site that reads them.
   if (std::ssize(closed_rounds_) + 2 < static_cast<int64_t>(peer.channel->unsent()))
     throw BadMessage(concat("site ", peer.site, " sends updates but reads no results"));
-  // Sent before the site has got the snapshot.
-  if (header.step <= peer.step) return void(replace(peer, fragment));
   int64_t& sent = peer.sent[message.number];
-  if (!(header.squares >= 0 && header.squares < kMaxEncodedSquares) ||
-      header.step != next_round(std::max(peer.step, sent), fragment))
+  // Sent before the site has got the snapshot.
+  const bool is_old = header.step <= peer.step;
+  if (!is_old && (!(header.squares >= 0 && header.squares < kMaxEncodedSquares) ||
+                  header.step != next_round(std::max(peer.step, sent), fragment)))
     throw BadMessage(concat("site ", peer.site, " sent an update of step ", header.step,
                             " with squares ", header.squares, ", which does not fit"));
+  sent = std::max(sent, header.step);
+  if (is_old) return void(replace(peer, fragment));
   const Clock::time_point now = Clock::now();
   switch (book_->arrive(peer.site, fragment, header.step, now)) {
     case RoundBook::Arrival::kInvalid:
@@ -391,7 +408,6 @@ void SiteHub::take_update(int number, Message& message) {
     case RoundBook::Arrival::kLate: return void(replace(peer, fragment));
     case RoundBook::Arrival::kAccepted: break;
   }
-  sent = header.step;
   Round& round = rounds_.try_emplace({fragment, header.step}, Round{now, {}}).first->second;
   round.updates[peer.site] = {number, header, std::move(message.payload)};
 }
@@ -401,14 +417,14 @@ void SiteHub::take_update(int number, Message& message) {
 int64_t SiteHub::replace(Peer& peer, int fragment) {
   std::shared_ptr<const Bytes> message;
   if (peer.rounds == closed_rounds_) {
-    const SnapshotHeader header = snapshot_header();
+    const SnapshotHeader header{current_step()};
     const auto* const bytes = reinterpret_cast<const std::byte*>(&header);
     message = std::make_shared<Bytes>(bytes, bytes + sizeof header);
   } else {
     message = snapshot();
   }
   peer.channel->send(SiteMessage::kReplace, static_cast<uint64_t>(fragment), message);
-  peer.step = book_->newest_step();
+  peer.step = current_step();
   peer.rounds = closed_rounds_;
   book_->leave(peer.site);
   book_->join(peer.site, peer.step);

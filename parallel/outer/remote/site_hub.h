@@ -121,7 +121,7 @@ class SiteHub {
   int64_t send_sum(const RoundBook::Closed& closed, const Round& round,
                    const std::shared_ptr<const Bytes>& message);
   HubRound describe(const Round& round, const std::vector<double>& report) const;
-  SnapshotHeader snapshot_header() const { return {book_->newest_step()}; }
+  int64_t current_step() const;
   std::shared_ptr<const Bytes> snapshot();
   int count(Place place) const;
   bool is_over() const;
@@ -144,6 +144,7 @@ class SiteHub {
   std::map<std::pair<int, int64_t>, Round> rounds_;  // open ones, by fragment and step
   std::vector<int64_t> closed_rounds_;               // number, by fragment
   std::weak_ptr<const Bytes> snapshot_;              // of the current weights, if it is being sent
+  int64_t snapshot_step_ = -1;                       // in it
 };
 
 }  // namespace trireme

@@ -54,8 +54,8 @@ inline std::unique_ptr<RawPeer> member_of(const HubThread& hub, int site) {
 }
 
 // Makes the peer start the run from weights of zero. It must be the first site that waits.
-inline void start_from_zero(RawPeer& peer, const OuterConfig& config) {
-  peer.join();
+inline void start_from_zero(RawPeer& peer, const OuterConfig& config, uint64_t step = 0) {
+  peer.join("the run", step);
   peer.await(SiteMessage::kDonate);
   const auto model = whole_model(config, OuterState::kHub);
   for (int f = 0; f < model->fragments(); ++f)

@@ -140,6 +140,7 @@ struct SiteOptions {
   int64_t last_step = kSiteSteps;
   double timeout_s = kLongTimeout;
   int64_t shown_after = 0;             // step after which SiteEnd::shown is read
+  std::function<bool()> stops = {};    // HubExchange, without patience
   std::function<void()> started = {};  // after the hub's start message
   // Called on each rank before a step. If it returns true, the next update is not finite.
   std::function<bool(int64_t step)> before = {};
@@ -175,7 +176,7 @@ inline SiteEnd train_site(OuterSync& sync, ParameterStore& store, const ArenaPla
   double* const weights = values.as<double>();
   for (int64_t i = 0; i < values.numel(); ++i)
     weights[i] = static_cast<double>(i % 11) / 16 + options.added;
-  int64_t step = sync.begin({values, &store.value_map(), false}, plan, options.step);
+  int64_t step = sync.begin({values, &store.value_map(), false}, plan, options.step).step;
   end.started_at = step;
   if (options.started) options.started();
   while (step < options.last_step) {
@@ -208,8 +209,8 @@ inline SiteEnd run_site(const OuterConfig& config, int site, int port,
     if (world.rank() == 0) whole = whole_model(config, OuterState::kSender);
     auto exchange = std::make_unique<HubExchange>(
         world, GroupCoord{config.sites, site}, state, store, whole.get(),
-        HubAddress{"127.0.0.1", port, options.secret, kLongTimeout, options.timeout_s},
-        options.join, ctx);
+        HubAddress{"127.0.0.1", port, options.secret, kLongTimeout, options.timeout_s, 0},
+        options.join, ctx, options.stops);
     HubExchange& hub = *exchange;
     OuterSync sync(groups, std::move(exchange), store, state, ctx);
     const ArenaPlan plan = sync.plan();

@@ -179,5 +179,90 @@ TEST(HubOrder, OneSnapshotForSeveralFragments) {
   EXPECT_EQ(same.number, 1u);
 }
 
+// Update whose elements are all `element`.
+Bytes equal_update(const OuterConfig& config, int fragment, int64_t step, double element) {
+  const auto model = whole_model(config, OuterState::kSender);
+  model->for_each(fragment, [&](const OuterState::Unit& unit) {
+    std::fill_n(unit.update.as<double>(), unit.update.numel(), element);
+  });
+  Bytes bytes = update_message(config, fragment, step, 1);
+  model->encode(fragment, step, std::span(bytes).subspan(sizeof(UpdateHeader)));
+  return bytes;
+}
+
+bool is_last(const HubRound& round, int fragment) {
+  return round.fragment == fragment && round.step == kSiteSteps;
+}
+
+// A site that joins while the last round of one fragment has closed repeats the last step, and takes
+// part in that of the other.
+TEST(HubOrder, JoinBetweenTheLastRoundsOfTwoFragments) {
+  const OuterConfig config = remote_config(2, 2);
+  HubThread hub(config, kShortTimeout);
+  RawPeer first(hub, 0);
+  start_from_zero(first, config, kSiteSteps - 1);
+  first.send(SiteMessage::kUpdate, 0, equal_update(config, 0, kSiteSteps, 1));
+  hub.await_round([](const HubRound& round) { return is_last(round, 0); });
+  Gate joined;
+  auto joining = start_site(config, 1, hub, {.started = [&] { joined.open(); }});
+  joined.pass();
+  first.send(SiteMessage::kUpdate, 1, equal_update(config, 1, kSiteSteps, 1));
+  hub.await_round([](const HubRound& round) { return is_last(round, 1); });
+  const SiteEnd end = joining.get();
+  EXPECT_EQ(end.started_at, kSiteSteps - 1);
+  EXPECT_LT(end.weights.front(), -0.1);
+  EXPECT_LT(end.weights.back(), -0.1);
+}
+
+// The update of a site that is late for one fragment counts in the open round of the other.
+TEST(HubOrder, LateBetweenTheLastRoundsOfTwoFragments) {
+  const OuterConfig config = remote_config(2, 2);
+  HubThread hub(config, kShortTimeout);
+  RawPeer first(hub, 0);
+  start_from_zero(first, config, kSiteSteps - 1);
+  const auto late = member_of(hub, 1);
+  first.send(SiteMessage::kUpdate, 0, update_message(config, 0, kSiteSteps));
+  hub.await_round([](const HubRound& round) { return is_last(round, 0); });
+  for (int f = 0; f < 2; ++f)
+    late->send(SiteMessage::kUpdate, static_cast<uint64_t>(f),
+               update_message(config, f, kSiteSteps));
+  const Message replaced = late->await(SiteMessage::kReplace);
+  SnapshotHeader header;
+  std::memcpy(&header, replaced.payload.data(), sizeof header);
+  EXPECT_EQ(header.step, kSiteSteps - 1);
+  first.send(SiteMessage::kUpdate, 1, update_message(config, 1, kSiteSteps));
+  const HubRound last = hub.await_round([](const HubRound& round) { return is_last(round, 1); });
+  EXPECT_EQ(std::ranges::count(last.arrived, 1), 1);
+  EXPECT_EQ(late->await(SiteMessage::kSum).number, 1u);
+}
+
+// A site that is asked to stop takes the sum that has arrived, and does not wait for the next one.
+TEST(HubOrder, StopTakesTheSumsThatHaveArrived) {
+  ScriptedHub hub;
+  std::atomic<bool> stops = false;
+  const auto before = [&](int64_t step) {
+    stops = step >= 6;  // the sum of step 4 came before that of step 3, which ended after step 5
+    return false;
+  };
+  std::future<ExitCode> site = std::async(std::launch::async, [&, port = hub.port()] {
+    try {
+      run_site(kConfig, 0, port, {.stops = [&] { return stops.load(); }, .before = before});
+    } catch (const WaitEnded& e) {
+      return e.code();
+    }
+    return ExitCode::kDone;
+  });
+  hub.start();
+  hub.await_update(kSecond, 1);
+  hub.send_sum(kSecond, 1, 0.25);
+  hub.await_update(kFirst, 3);
+  hub.await_update(kSecond, 4);
+  hub.send_sum(kSecond, 4, 0.5);
+  hub.send_sum(kFirst, 3, 0.5);
+  hub.await_update(kFirst, 6);
+  hub.await_update(kSecond, 7);
+  EXPECT_EQ(site.get(), ExitCode::kStoppedSaved);
+}
+
 }  // namespace
 }  // namespace trireme::test::test_hub_order
