@@ -93,8 +93,8 @@ void StoreBlockGather::start_codes(int block) {
     const TileCode& code = *options_.codes[i];
     code.encode(ctx_, *buffer);
     Communicator& group = groups_.of(tile.region);
-    if (group.size() > 1)
-      use.work.push_back(group.all_gather_async(code.messages(*buffer), code.own_message(*buffer)));
+    // In place, each message a piece: unlike all_gather_async(), through the window of a node.
+    if (group.size() > 1) use.work.push_back(group.all_gather_v_async(code.messages(*buffer)));
     ++buffer;
   });
 }

@@ -85,6 +85,18 @@ class Compression(tiny_run.RunTest):
         # The tied table and the layers are gathered twice in each of two micro-batches, the last norm once.
         self.assertEqual(self.records()[1]["comm_all_gather_bytes"], 2 * 2 * (2 * table + 2 * 2 * layer + norm))
 
+    def test_windows_of_quantized_weights(self):
+        """Ranks of one node gather codes through shared memory, as they gather exact weights, and fewer bytes."""
+        copied = {}
+        for run, changes in (("exact", {"zero_optimization": {"stage": 3}}), ("quantized", weights(block=16))):
+            self.configure(train_steps=5, **changes)
+            self.run_on_two(run)
+            record = self.records(run)[1]
+            self.assertEqual(record["comm_all_gather_bytes"], 0)
+            copied[run] = record["comm_window_bytes"]
+        self.assertGreater(copied["quantized"], 0)
+        self.assertLess(copied["quantized"], copied["exact"])
+
     def test_a_killed_run_of_quantized_weights(self):
         saved = {"checkpoint": {"save_interval": 5, "keep_last": 2}, "train_steps": STEPS}
         self.configure(output_dir="exact", zero_optimization={"stage": 3}, **saved)
