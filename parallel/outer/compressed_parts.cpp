@@ -45,6 +45,13 @@ CompressedPart cut(const CompressedPart& part, const Units& units, int64_t first
   return piece;
 }
 
+// True if the code of a whole tensor has fewer bytes than its elements in 16 bits.
+bool code_is_smaller(const Compressor& compressor, const Shape& shape) {
+  const int64_t elements = shape.numel(), columns = shape[shape.rank() - 1];
+  return elements > 0 && compressor.wire_bytes(DType::kBF16, elements / columns, columns) <
+                             elements * dtype_size(DType::kBF16);
+}
+
 }  // namespace
 
 const Compressor& compressor_of(const CompressedPart& part, const Compressor& compressor) {
@@ -77,15 +84,16 @@ std::vector<std::vector<CompressedPart>> cut_parts(const std::vector<CompressedP
 }
 
 std::vector<CompressedPart> region_parts(const ParameterStore& store, Region region,
-                                         const Compressor* compressor, int64_t min_bytes,
-                                         uint64_t seed) {
+                                         const CompressedTensors& tensors, uint64_t seed) {
   std::vector<CompressedPart> all;
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
     if (spec.region != region || spec.packed) continue;
     const int64_t offset = store.range(h).begin;
-    const int64_t bytes = spec.shape.numel() * dtype_size(store.gradient_dtype());
-    if (compressor == nullptr || bytes < min_bytes) {
+    const int64_t bytes = spec.shape.numel() * tensors.element_bytes;
+    const Compressor* const compressor = tensors.compressor;
+    if (compressor == nullptr || bytes < tensors.min_bytes ||
+        (tensors.only_smaller && !code_is_smaller(*compressor, spec.shape))) {
       all.push_back(exact_part(spec, offset));
       continue;
     }

@@ -39,11 +39,19 @@ std::vector<CompressedPart> compressed_parts(const ParameterSpec& spec, int64_t 
 // The box as one part that is sent as it is.
 CompressedPart exact_part(const ParameterSpec& spec, int64_t offset);
 
+// Choice of the logical tensors that are compressed; the others are sent as they are.
+struct CompressedTensors {
+  const Compressor* compressor = nullptr;  // nullptr: no tensor is compressed
+  int64_t min_bytes = 0;                   // smaller tensors are not, in elements of element_bytes
+  int64_t element_bytes = 4;
+  // Tensors whose code is not smaller than they are in 16 bits are not either. This depends on the
+  // logical shape only, not on the dtype or the layout.
+  bool only_smaller = false;
+};
+
 // Parts of all parameters of a region that are in the store's flat range, in the order of their
-// offsets. Logical tensors of less than min_bytes, in the dtype of gradients, are sent as they are.
-// compressor: nullptr: all are. InputError as for compressed_parts().
+// offsets. seed: of random choices. InputError as for compressed_parts().
 std::vector<CompressedPart> region_parts(const ParameterStore& store, Region region,
-                                         const Compressor* compressor, int64_t min_bytes,
-                                         uint64_t seed);
+                                         const CompressedTensors& tensors, uint64_t seed);
 
 }  // namespace trireme

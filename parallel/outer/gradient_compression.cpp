@@ -8,7 +8,8 @@ std::vector<CompressedPart> parts_of(const ParameterStore& store, Region region,
                                      const Compressor& compressor, const CompressionConfig& config,
                                      uint64_t seed) {
   try {
-    return region_parts(store, region, &compressor, config.min_bytes, seed);
+    return region_parts(store, region,
+                        {&compressor, config.min_bytes, dtype_size(store.gradient_dtype())}, seed);
   } catch (const InputError& e) {
     fail_input("compression.gradients: ", e.what());
   }

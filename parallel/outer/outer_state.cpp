@@ -22,8 +22,10 @@ std::vector<CompressedPart> parts_of(const ParameterStore& store, Region region,
                                      const CompressionConfig& config, uint64_t seed) {
   std::vector<CompressedPart> parts;
   try {
-    parts =
-        region_parts(store, region, config.enabled ? &compressor : nullptr, config.min_bytes, seed);
+    parts = region_parts(store, region,
+                         {config.enabled ? &compressor : nullptr, config.min_bytes,
+                          dtype_size(store.gradient_dtype())},
+                         seed);
   } catch (const InputError& e) {
     fail_input("outer.compression: ", e.what());
   }

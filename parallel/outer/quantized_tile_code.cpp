@@ -38,8 +38,8 @@ QuantizedTileCode::QuantizedTileCode(const ParameterStore& store, const Tile& ti
       compressor_({.bits = config.bits, .block = config.block}),
       encoders_(static_cast<size_t>(rank_.size)) {
   constexpr uint64_t kNoSeed = 0;  // no random choices
-  for (const CompressedPart& part :
-       region_parts(store, tile.region, &compressor_, config.min_bytes, kNoSeed)) {
+  const CompressedTensors tensors{&compressor_, config.min_bytes, dtype_size(DType::kF32), true};
+  for (const CompressedPart& part : region_parts(store, tile.region, tensors, kNoSeed)) {
     const FlatRange whole = part.range();
     if (whole.begin < tile.range.begin || whole.end > tile.range.end) continue;
     for (int rank = 0; rank < rank_.size; ++rank) {

@@ -4,7 +4,8 @@
 // The blocks of the code are those of whole logical tensors, so that the decoded values do not
 // depend on how ranks divide a tensor: each rank encodes the blocks that its shard has whole. A
 // block that the boundary of shards cuts is sent as it is, in parts, and every receiver encodes and
-// decodes it. Small tensors are sent as they are. Padding is not sent.
+// decodes it. Small tensors, and those whose code is not smaller, are sent as they are. Padding is
+// not sent.
 //
 // The message of a rank is the codes of its parts in ascending order (Compressor::wire_bytes).
 // Messages of all ranks have the length of the longest one.

@@ -47,7 +47,7 @@ TEST(Copies, DoNotChangeABit) {
 
 TEST(Copies, OfQuantizedWeightsAreTheDecodedOnes) {
   RunConfig config = sharded_config(layout(4, 1, 1, 1));
-  config.weight_compression = {.enabled = true, .bits = 8, .block = 8, .min_bytes = 300};
+  config.weight_compression = {.enabled = true, .bits = 8, .block = 8, .min_bytes = 150};
   expect_same_bits(config, 2);
   config.zero.prefetch = false;
   expect_same_bits(config, 4);

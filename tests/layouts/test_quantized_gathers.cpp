@@ -14,7 +14,7 @@ namespace trireme::test::test_quantized_gathers {
 namespace {
 
 WeightCompressionConfig quantized(int bits = 8) {
-  return {.enabled = true, .bits = bits, .block = 8, .min_bytes = 300};
+  return {.enabled = true, .bits = bits, .block = 8, .min_bytes = 150};
 }
 
 LayoutCase sharded(const LayoutCase& c, int bits = 8) {
@@ -74,7 +74,7 @@ TEST(QuantizedGathers, FrozenWeightsAreQuantizedToo) {
 void decode_in_place(const ParameterStore& store, const WeightCompressionConfig& config) {
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-    if (spec.shape.numel() * 8 < config.min_bytes) continue;
+    if (spec.shape.numel() * 4 < config.min_bytes) continue;
     const std::span<double> values(store.value(h).as<double>(),
                                    static_cast<size_t>(spec.shape.numel()));
     const auto columns = static_cast<size_t>(spec.shape[spec.shape.rank() - 1]);

@@ -30,6 +30,7 @@ ParameterList list_of_matrices() {
   parameters.add(random_matrix("k", Shape{3, 40}, 1, true));
   parameters.add(random_matrix("bias", Shape{83}, 1));
   parameters.add(random_matrix("narrow", Shape{50, 3}, 1));
+  parameters.add(random_matrix("slim", Shape{50, 5}, 1));
   ParameterSpec tied = random_matrix("head", Shape{7, 21}, 1);
   tied.partial = PartialSum::kTiedStages;  // a tile of its own
   parameters.add(tied);
@@ -103,6 +104,13 @@ std::vector<double> coded(const std::vector<double>& values, int64_t columns, in
   return out;
 }
 
+// True for the shapes above that are below min_bytes in float32, or whose code is not smaller than
+// 16-bit elements.
+bool is_sent_exactly(const Shape& shape, const WeightCompressionConfig& config) {
+  const bool narrow = shape == Shape{50, 3} || (shape == Shape{9} && config.bits == 8);
+  return narrow || 4 * shape.numel() < config.min_bytes;
+}
+
 void expect_whole_tensors_coded(DType dtype, const WeightCompressionConfig& config) {
   Ctx ctx(1, "test");
   const auto whole = filled_store(ctx, dtype, {1, 0});
@@ -117,8 +125,7 @@ void expect_whole_tensors_coded(DType dtype, const WeightCompressionConfig& conf
         const ParameterSpec& spec = whole->specs()[static_cast<size_t>(h)];
         const auto begin = values.begin() + range.begin;
         std::vector<double> want(begin, begin + range.size());
-        const int64_t width = dtype == DType::kF64 ? 8 : 4;
-        if (width * range.size() >= config.min_bytes)
+        if (!is_sent_exactly(spec.shape, config))
           want = coded(want, spec.shape[spec.shape.rank() - 1], config.block,
                        config.bits == 8 ? 127 : 7, dtype);
         const auto from = got.begin() + (range.begin - tile.begin);
@@ -176,6 +183,8 @@ TEST(QuantizedTileCode, MessagesHaveTheBytesOfTheFormula) {
   Ctx ctx(1, "test");
   for (const int bits : {8, 4})
     for (const int ranks : {1, 2, 3, 5, 16, 61}) {
+      WeightCompressionConfig config = kEightBits;
+      config.bits = bits;
       const auto store = filled_store(ctx, DType::kF32, {ranks, 0});
       for (const Tile& tile : store->tiles()) {
         int64_t longest = 0;
@@ -190,12 +199,10 @@ TEST(QuantizedTileCode, MessagesHaveTheBytesOfTheFormula) {
             const Shape& shape = store->specs()[static_cast<size_t>(h)].shape;
             if (begin < end)
               bytes += bytes_of(shape[shape.rank() - 1], begin - range.begin, end - range.begin,
-                                4 * range.size() < 40, 8, bits);
+                                is_sent_exactly(shape, config), 8, bits);
           }
           longest = std::max(longest, bytes);
         }
-        WeightCompressionConfig config = kEightBits;
-        config.bits = bits;
         EXPECT_EQ(QuantizedTileCode(*store, tile, config).message_bytes(), longest)
             << ranks << " ranks, " << bits << " bits";
       }
@@ -210,6 +217,34 @@ TEST(QuantizedTileCode, ShardsOfWholeRowsSendCodesOnly) {
   const QuantizedTileCode code(store, store.tiles()[0], {.enabled = true});
   EXPECT_EQ(code.message_bytes(), 16 * (512 + 2 * 4));
   EXPECT_EQ(code.buffer_bytes(), 4 * code.message_bytes());
+}
+
+// Codes of 8 bits with a float32 scale per row: 8 bytes for 4 columns, as many as 16-bit elements.
+TEST(QuantizedTileCode, NarrowTensorsAreExactInEveryDtypeAndLayout) {
+  for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF64})
+    for (const int64_t columns : {4, 5}) {
+      ParameterList list;
+      ParameterSpec half = random_matrix("lora_B", Shape{4096, columns}, 0);
+      half.box = {{2048, 0}, {2048, columns}};
+      list.add(half);
+      const ParameterStore store(list, dtype, {3, {2, 1}, {2, 1}});
+      const QuantizedTileCode code(store, store.tiles()[0], {.enabled = true, .min_bytes = 0});
+      const int64_t exact = dtype_size(dtype) * columns, coded = 4 + columns;
+      EXPECT_EQ(code.message_bytes(), 1024 * (columns == 4 ? exact : coded)) << columns;
+    }
+}
+
+// 32 elements are 128 bytes, whatever the dtype of the weights.
+TEST(QuantizedTileCode, MinBytesAreThoseOfFloat32) {
+  for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF64})
+    for (const int64_t min_bytes : {128, 129}) {
+      ParameterList list;
+      list.add(random_matrix("w", Shape{2, 16}, 0));
+      const ParameterStore store(list, dtype, {3, {1, 0}, {1, 0}});
+      const QuantizedTileCode code(store, store.tiles()[0],
+                                   {.enabled = true, .block = 16, .min_bytes = min_bytes});
+      EXPECT_EQ(code.message_bytes(), min_bytes == 128 ? 2 * (16 + 4) : 32 * dtype_size(dtype));
+    }
 }
 
 TEST(QuantizedTileCode, RefusesBoxesThatCutBlocks) {
