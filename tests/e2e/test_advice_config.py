@@ -8,6 +8,8 @@ import tiny_run
 
 MODEL = tiny_run.config()["model"]
 ENDLESS = {**MODEL, "eos_token_id": None}
+EXPERTS = {**MODEL, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+COPIES = {"stage": 3, "zero_hpz_partition_size": 2}
 PATHS = {"train_data_path": "train", "valid_data_path": "valid"}
 DATA = {**PATHS, "tokenizer": "byte"}
 PARAMS = {"lr": 5e-3}
@@ -64,9 +66,11 @@ CONFIG = {
                             "write compression.gradients with zero_optimization.stage 0 or 1",
                             [{"zero_optimization": {"stage": stage}, "compression": {"gradients": {"method": "quantize", "bits": 4}}}
                              for stage in (0, 1)]),
-    "quantized_frozen_weights": ({"zero_optimization": {"stage": 3, "zero_quantized_nontrainable_weights": True}},
-                                 "write zero_optimization.zero_quantized_weights, which includes frozen weights",
-                                 [{"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}]),
+    "copies_of_experts": ({"model": EXPERTS, "zero_optimization": COPIES, **parallel(expert_model_parallel_size=2)},
+                          "several nodes; set parallel.expert_model_parallel_size and parallel.expert_tensor_parallel_size to 1, "
+                          "or zero_hpz_partition_size to 1",
+                          [{"model": EXPERTS, "zero_optimization": COPIES, **parallel(expert_model_parallel_size=1)},
+                           {"model": EXPERTS, "zero_optimization": {"stage": 3}, **parallel(expert_model_parallel_size=2)}], 2),
     "tensor_parallel": ({"tensor_parallel": {"tp_size": 2}}, "write tensor_parallel.autotp_size",
                         [{"tensor_parallel": {"autotp_size": 2}}], 2),
     "betas": ({"optimizer": {"params": {**PARAMS, "betas": [0.9, 0.99]}}, "adam_beta1": 0.8},

@@ -412,17 +412,18 @@ TEMPLATES = {
                     "{% else %}{{ m.content }}{% endif %}",
 }
 LORA = {"rank": 4}
+NF4 = {"finetune": {"quantization": "nf4", "lora": LORA}}
 TURNS = {"train_file": "turns.jsonl", "valid_file": "turns.jsonl"}
 TUNE = {"train_file": "tune.jsonl", "valid_file": "tune.jsonl", "chat_template": "chat.jinja"}
 # Name: changes that are refused, the advice, changes for each way out; "finetune" is merged into TUNE.
 FINETUNE = {
     "bits_without_adapters": ({"finetune": {"quantization": "nf4"}}, "set finetune.lora.rank to train adapters, "
                               'or finetune.quantization to "none" to train all weights',
-                              {"finetune": {"quantization": "nf4", "lora": LORA}}, {"finetune": {"quantization": "none"}}),
-    "load_in_4bit": ({"load_in_4bit": True}, 'write finetune.quantization: "nf4"',
-                     {"finetune": {"quantization": "nf4", "lora": LORA}}),
-    "quantization_bit": ({"quantization_bit": 4}, 'write finetune.quantization: "nf4"',
-                         {"finetune": {"quantization": "nf4", "lora": LORA}}),
+                              NF4, {"finetune": {"quantization": "none"}}),
+    "load_in_4bit": ({"load_in_4bit": True}, 'write finetune.quantization: "nf4"', NF4),
+    "quantized_frozen_weights": ({"zero_optimization": {"zero_quantized_nontrainable_weights": True}},
+                                 'to store frozen weights in fewer bits, write finetune.quantization: "nf4"', NF4),
+    "quantization_bit": ({"quantization_bit": 4}, 'write finetune.quantization: "nf4"', NF4),
     "held_out_twice": ({"finetune": {"val_size": 1}}, "finetune.valid_file is set too; keep one", {},
                        {"finetune": {"val_size": 1, "valid_file": None}}),
     "steps_and_epochs": ({"train_steps": 7, "finetune": {"num_train_epochs": 2}},

@@ -88,9 +88,11 @@ void read_gradients(const ConfigValues& values, RunConfig& config, ConfigReport&
 void read_weights(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   WeightCompressionConfig& weights = config.weight_compression;
   const bool by_flag = values.flag(kQuantizedWeights) && !values.given(kWeightMethod);
-  if (values.flag(kQuantizedWeights) && values.word(kWeightMethod) != kQuantize && !by_flag)
-    report.error(values.spelled(kQuantizedWeights),
-                 concat("contradicts ", values.spelled(kWeightMethod), " ", kExactWeights));
+  if (values.given(kQuantizedWeights) && values.given(kWeightMethod) &&
+      values.flag(kQuantizedWeights) != (values.word(kWeightMethod) == kQuantize))
+    report.error(
+        values.spelled(kQuantizedWeights),
+        concat("contradicts ", values.spelled(kWeightMethod), " ", values.word(kWeightMethod)));
   if (values.word(kWeightMethod) != kQuantize && !by_flag) {
     for (const char* path : {kWeightBits, kWeightBlock, kWeightMinBytes})
       if (values.given(path))

@@ -187,9 +187,10 @@ void read_copies(const ConfigValues& values, RunConfig& config, ConfigReport& re
     refuse(concat("needs zero_optimization.stage 3, got ", config.zero.stage));
   else if (ranks % copies != 0)
     refuse(concat(copies, " must divide the ", ranks, " ranks with the same weights"));
-  else if (config.model.moe.experts > 0 && ranks * sizes.tp % (copies * sizes.ep * sizes.etp) != 0)
-    refuse(concat(copies, " must divide the ", ranks * sizes.tp / (sizes.ep * sizes.etp),
-                  " ranks with the same experts"));
+  else if (sizes.ep * sizes.etp > 1)
+    refuse(concat(copies, " is not supported with divided experts, whose copies would be on ",
+                  "several nodes; set ", key::kExpert, " and ", key::kExpertTensor,
+                  " to 1, or zero_hpz_partition_size to 1"));
 }
 
 }  // namespace

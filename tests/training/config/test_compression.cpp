@@ -174,6 +174,12 @@ TEST(CompressionConfig, DeepSpeedNamesQuantizedWeights) {
   EXPECT_EQ(refusal(joined(names, {"compression.parameters.method=none"})),
             "zero_optimization.zero_quantized_weights: contradicts compression.parameters.method "
             "none");
+  const std::string off = "zero_optimization.zero_quantized_weights=false";
+  EXPECT_EQ(refusal(quantized_weights({off})),
+            "zero_optimization.zero_quantized_weights: contradicts compression.parameters.method "
+            "quantize");
+  EXPECT_EQ(run_config_to_json(read(joined({"compression.parameters.method=none"}, {off}), 2)),
+            run_config_to_json(read({off}, 2)));
 }
 
 }  // namespace

@@ -16,9 +16,11 @@
 namespace trireme::test_run_config {
 using test::changed;
 using test::companions;
+using test::joined;
 using test::other_value;
 using test::problem;
 using test::read;
+using test::refusal;
 using test::small;
 
 namespace {
@@ -168,6 +170,23 @@ TEST(RunConfig, StepsHaveTheDigitsOfACheckpointsName) {
 
 // A feature of other programs that is not implemented here is an error, never ignored; disabling it
 // is not an error.
+TEST(RunConfig, SecondCopiesOfWeights) {
+  const std::string copies = "zero_optimization.zero_hpz_partition_size";
+  const std::vector<std::string> sharded{copies + "=2", "zero_optimization.stage=3"};
+  EXPECT_EQ(read(sharded, 4).zero.copy_ranks, 2);
+  EXPECT_EQ(refusal({copies + "=2"}), copies + ": needs zero_optimization.stage 3, got 0");
+  EXPECT_EQ(problem(sharded, 3), copies + ": 2 must divide the 3 ranks with the same weights");
+  const std::vector<std::string> experts =
+      joined(sharded, {"model.model_type=mixtral", "model.num_local_experts=4",
+                       "model.num_experts_per_tok=2", "model.num_key_value_heads=2"});
+  EXPECT_EQ(read(experts, 4).zero.copy_ranks, 2);
+  EXPECT_EQ(problem(joined(experts, {"parallel.expert_model_parallel_size=2"}), 4),
+            copies +
+                ": 2 is not supported with divided experts, whose copies would be on several "
+                "nodes; set parallel.expert_model_parallel_size and "
+                "parallel.expert_tensor_parallel_size to 1, or zero_hpz_partition_size to 1");
+}
+
 TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
   for (const char* assignment :

@@ -168,7 +168,8 @@ void add_zero_rows(DeepSpeedRows& rows) {
                  "stage 3 sums gradients exactly; write compression.gradients with "
                  "zero_optimization.stage 0 or 1");
   rows.refused(zero + ".zero_quantized_nontrainable_weights", {"false"},
-               "write zero_optimization.zero_quantized_weights, which includes frozen weights");
+               "to store frozen weights in fewer bits, write finetune.quantization: \"nf4\"; "
+               "zero_optimization.zero_quantized_weights quantizes only what ranks send");
   rows.unavailable(zero + ".mics_shard_size", {"-1"}, "sharding within groups of ranks");
   rows.unavailable(zero + ".mics_hierarchical_params_gather", {"false"},
                    "sharding within groups of ranks");
