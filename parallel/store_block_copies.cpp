@@ -1,5 +1,8 @@
 #include "parallel/store_block_copies.h"
 
+#include <map>
+#include <tuple>
+
 #include "engine/ops/rows/transfer.h"
 #include "parallel/comm/collectives/collectives.h"
 
@@ -11,7 +14,30 @@ std::unique_ptr<Communicator> neighbours(Communicator& all, int ranks) {
   return all.split(all.rank() / ranks, all.rank(), concat("copies in ", all.name()));
 }
 
+// True if groups of `ranks` neighbours of a region are on one node each.
+bool copies_fit_nodes(const ParallelSizes& sizes, const std::vector<int>& nodes, Region region,
+                      int ranks) {
+  std::map<std::tuple<int, int, int>, int> node_of;  // by stage, tp index and number of the group
+  for (int rank = 0; rank < std::ssize(nodes); ++rank) {
+    const Layout layout = layout_of(sizes, rank);
+    const int part = is_dense(region) ? layout.tp.index : 0;
+    const int node = nodes[static_cast<size_t>(rank)];
+    const std::tuple group{layout.pp.index, part, layout.of(region).index / ranks};
+    if (node_of.try_emplace(group, node).first->second != node) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+int max_copy_ranks(const ParallelSizes& sizes, const std::vector<int>& nodes, bool experts) {
+  const int all = sizes.dp * sizes.cp;
+  for (int ranks = all; ranks > 1; --ranks)
+    if (all % ranks == 0 && copies_fit_nodes(sizes, nodes, Region::kDense, ranks) &&
+        (!experts || copies_fit_nodes(sizes, nodes, Region::kExpert, ranks)))
+      return ranks;
+  return 1;
+}
 
 StoreBlockCopies::StoreBlockCopies(const Groups& groups, const std::vector<Tile>& tiles, int blocks,
                                    DType dtype, int ranks)

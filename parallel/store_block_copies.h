@@ -16,6 +16,11 @@
 
 namespace trireme {
 
+// Largest number of ranks, a divisor of the data-parallel ranks, with which each group of
+// neighbours is on one node. nodes: by rank of the world. experts: the model has some, which are
+// not divided (ep = etp = 1).
+int max_copy_ranks(const ParallelSizes& sizes, const std::vector<int>& nodes, bool experts);
+
 class StoreBlockCopies {
  public:
   // tiles: of a store with `blocks` blocks, whose values are `dtype`. `ranks` must divide the size

@@ -140,6 +140,15 @@ class Compression(tiny_run.RunTest):
         self.assert_refused("pretrain", "--config", "run.json", *other, "--set", "zero_optimization.zero_hpz_partition_size=3",
                             says="3 must divide the 4 ranks with the same weights")
 
+    def test_a_second_copy_on_several_nodes(self):
+        self.configure(train_steps=5, comm={"ranks_per_node": 2}, zero_optimization={"stage": 3})
+        for ranks, output in ((4, "run"), (2, "followed")):
+            _, log = self.pretrain("--ranks", 4, "--set", f"output_dir={output}",
+                                   "--set", f"zero_optimization.zero_hpz_partition_size={ranks}", timeout=300)
+            advice = "; set it to 2, the largest size inside a node" if ranks == 4 else "several nodes"
+            self.assertEqual(log.count(advice), 1 if ranks == 4 else 0)
+        self.assertEqual(self.losses("followed"), self.losses())
+
     def test_one_replica_drops_residuals(self):
         self.configure(compression=gradients("quantize", bits=1), scheduler={"type": "constant"})
         self.pretrain("--ranks", 2, "--set", "train_steps=10", timeout=300)

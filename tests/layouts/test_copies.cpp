@@ -2,8 +2,7 @@
 // (docs/design/zero.md).
 #include <gtest/gtest.h>
 
-#include <mutex>
-
+#include "parallel/store_block_copies.h"
 #include "tests/layouts/layout_run.h"
 
 namespace trireme::test::test_copies {
@@ -56,6 +55,22 @@ TEST(Copies, OfAdapters) {
   RunConfig config = sharded_config(layout(4, 1, 1, 1));
   config.finetune.lora = {.rank = 4, .alpha = 8, .targets = {"q_proj", "down_proj"}};
   expect_same_bits(config, 2);
+}
+
+TEST(Copies, LargestNumberInsideANode) {
+  const ParallelSizes eight = layout(8, 1, 1, 1).sizes;
+  EXPECT_EQ(max_copy_ranks(eight, {0, 0, 0, 0, 0, 0, 0, 0}, false), 8);
+  EXPECT_EQ(max_copy_ranks(eight, {0, 0, 0, 0, 1, 1, 1, 1}, false), 4);
+  EXPECT_EQ(max_copy_ranks(eight, {0, 0, 1, 1, 1, 1, 1, 1}, false), 2);
+  EXPECT_EQ(max_copy_ranks(eight, {0, 1, 0, 1, 0, 1, 0, 1}, false), 1);
+  const ParallelSizes twelve = layout(12, 1, 1, 1).sizes;
+  EXPECT_EQ(max_copy_ranks(twelve, {0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, false), 6);
+  ParallelSizes divided = layout(4, 2, 1, 1).sizes;  // 2 of tensor parallelism
+  const std::vector<int> halves{0, 0, 0, 0, 1, 1, 1, 1};
+  EXPECT_EQ(max_copy_ranks(divided, halves, false), 2);
+  EXPECT_EQ(max_copy_ranks(divided, halves, true), 2);
+  divided.order = "dp-cp-tp-pp";
+  EXPECT_EQ(max_copy_ranks(divided, halves, false), 4);
 }
 
 // Gathers over all ranks are those of forward. Each rank stores an n-th of the layers again.

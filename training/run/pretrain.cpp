@@ -199,6 +199,7 @@ void PretrainRun::start_or_resume() {
   });
   for (const std::string& note : resume_notes) log_warning(note);
   for (const std::string& note : config_.notes) log_info(note);
+  if (group_.rank() == 0) warn_of_copies();
   if (group_.rank() == 0 && !no_validation_.empty())
     log_warning("the run has no validation loss: ", no_validation_);
   if (!weights.empty() && checkpoint.empty())

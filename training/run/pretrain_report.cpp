@@ -4,6 +4,7 @@
 #include "engine/device/timing.h"
 #include "engine/observe/log.h"
 #include "engine/ops/gemm/peak.h"
+#include "parallel/store_block_copies.h"
 #include "training/run/pretrain_run.h"
 #include "transformer/model/flops.h"
 
@@ -31,6 +32,18 @@ int64_t PretrainRun::planned_bytes() const {
                                                      config_.model.attention_chunk);
   return state_.bytes() + arena_bytes() + state_.model.position_bytes(config_.sequence_length) +
          batches + (device_.gpu == nullptr ? state_.host_bytes() : 0);
+}
+
+// Logs a warning if the second copies of weights are not each inside a node.
+void PretrainRun::warn_of_copies() const {
+  const int ranks = config_.zero.copy_ranks;
+  if (ranks == 1) return;
+  const int fits = max_copy_ranks(config_.parallel, nodes_of_site(config_, group_),
+                                  config_.model.moe.experts > 0);
+  if (fits % ranks != 0)
+    log_warning("zero_optimization.zero_hpz_partition_size ", ranks,
+                ": neighbours are on several nodes, so that backward gathers between nodes too; ",
+                "set it to ", fits, ", the largest size inside a node");
 }
 
 std::string PretrainRun::memory_report() const {

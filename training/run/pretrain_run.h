@@ -59,6 +59,7 @@ class PretrainRun {
   void begin_rounds();
   void run_outer_rounds();
   void warn_of_round(const OuterRound& round) const;
+  void warn_of_copies() const;
   void move_to(int64_t step);
   // One step, its rounds, and what is due after it. Returns whether the run stops by request.
   bool train_step();

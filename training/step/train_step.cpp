@@ -159,13 +159,19 @@ void TrainState::write_step_state(Ctx& ctx, const StepState& state) {
   transfer(ctx, step_state(), ConstTensor(&state, DType::kU8, Shape{kStepStateBytes}));
 }
 
-TrainState make_train_state(const RunConfig& config, const Communicator& all) {
+std::vector<int> nodes_of_site(const RunConfig& config, const Communicator& all) {
   const SitePosition position = site_position(all.size(), config.outer.sites_in_job(), all.rank());
   std::vector<int> nodes;
-  if (config.compression.scope == CompressionScope::kNodes)
-    for (int rank = 0; rank < world_size(config.parallel); ++rank)
-      nodes.push_back(all.node(all.rank() - position.rank + rank));
-  return {config, layout_of(config.parallel, position.rank), position.site, nodes};
+  for (int rank = 0; rank < world_size(config.parallel); ++rank)
+    nodes.push_back(all.node(all.rank() - position.rank + rank));
+  return nodes;
+}
+
+TrainState make_train_state(const RunConfig& config, const Communicator& all) {
+  const SitePosition position = site_position(all.size(), config.outer.sites_in_job(), all.rank());
+  const bool by_node = config.compression.scope == CompressionScope::kNodes;
+  return {config, layout_of(config.parallel, position.rank), position.site,
+          by_node ? nodes_of_site(config, all) : std::vector<int>()};
 }
 
 TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& groups, Ctx& ctx)

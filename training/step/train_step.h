@@ -92,6 +92,9 @@ class TrainState {
 // Whole weights of the run's outer algorithm (parallel/outer/remote/whole_model.h).
 std::unique_ptr<WholeModel> make_whole_model(const RunConfig& config, OuterState::Holder holder);
 
+// Nodes of the ranks of the caller's site. all: the ranks of all sites.
+std::vector<int> nodes_of_site(const RunConfig& config, const Communicator& all);
+
 // State of a rank of `all`, the ranks of all sites. Not collective.
 TrainState make_train_state(const RunConfig& config, const Communicator& all);
 
