@@ -170,6 +170,79 @@ class Sites(sites_run.SitesTest):
         for process in (sites[1], hub):
             process.kill()
 
+    def test_a_stop_in_the_last_round(self):
+        """A site that stops there repeats the last step, and ends with the weights of the others."""
+        self.configure_sites(3, {"period": 1000, "timeout_s": 8}, comm={"timeout": 1000}, train_batch_size=12,
+                             train_steps=1000, scheduler={"type": "constant"}, checkpoint={"save_interval": 0})
+        hub, address = self.rendezvous("--records", "rounds.jsonl")
+        sites = [self.start(*self.site(index, address)) for index in range(3)]
+        self.wait_for("step of site 2", lambda: self.recorded_steps("site-2") > 0)
+        sites[2].send_signal(signal.SIGSTOP)  # it keeps the rendezvous alive
+        self.wait_for("wait of site 1", lambda: self.recorded_steps("site-1") == 999)
+        sites[1].send_signal(signal.SIGTERM)
+        self.end(sites[1], expect=3)
+        self.assertEqual(self.saved("site-1"), ["step-00000999"])
+        self.end(sites[0])
+        self.end(self.start(*self.site(1, address, "--resume", "auto")))
+        sites[2].send_signal(signal.SIGCONT)
+        self.end(sites[2], hub)
+        self.assert_equal_weights(1000, "site-0", "site-1", "site-2")
+
+    def saved(self, run):
+        return sorted(path.name for path in self.folder.glob(f"{run}/checkpoints/step-*"))
+
+    def test_a_rendezvous_lost_in_the_last_round(self):
+        """The round is not lost with it: the sites repeat the last step, and then the round."""
+        self.configure_sites(outer={"period": 1000, "timeout_s": 900}, comm={"timeout": 1000}, train_steps=1000,
+                             scheduler={"type": "constant"}, checkpoint={"save_interval": 0})
+        hub, address = self.rendezvous()
+        sites = [self.start(*self.site(index, address)) for index in range(2)]
+        self.wait_for("step of site 1", lambda: self.recorded_steps("site-1") > 0)
+        sites[1].send_signal(signal.SIGSTOP)
+        self.wait_for("wait of site 0", lambda: self.recorded_steps("site-0") == 999)
+        hub.kill()
+        hub.wait()
+        sites[1].send_signal(signal.SIGCONT)
+        self.end(*sites, expect=5)
+        self.assertEqual([self.saved(f"site-{index}") for index in range(2)], [["step-00000999"]] * 2)
+        hub, address = self.rendezvous("--records", "rounds.jsonl")
+        self.end(*[self.start(*self.site(index, address, "--resume", "auto")) for index in range(2)], hub)
+        self.assert_equal_weights(1000, "site-0", "site-1")
+        self.assertEqual([(record["step"], record["sites"]) for record in self.rounds()], [(1000, [0, 1])])
+        for index in range(2):
+            records = self.records(f"site-{index}")
+            self.assertEqual([record["step"] for record in records], list(range(1, 1001)))
+            self.assertLess(records[-1]["validation_loss"], records[0]["loss"] - 0.5)
+
+    def test_a_site_that_is_moved_back(self):
+        """What it has trained since is dropped, and no later start of the sites continues from it."""
+        self.configure_sites(outer={"period": 50, "timeout_s": 2}, train_steps=300_000, scheduler={"type": "constant"},
+                             checkpoint={"save_interval": 0})
+
+        def stop(*processes):
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+            self.end(*processes, expect=3)
+
+        hub, address = self.rendezvous()
+        sites = [self.start(*self.site(index, address)) for index in range(2)]
+        self.wait_for("step of both sites", lambda: all(self.recorded_steps(f"site-{index}") > 50 for index in range(2)))
+        stop(sites[0])
+        near = self.records("site-0")[-1]["step"]
+        self.wait_for("later step of site 1", lambda: self.records("site-1")[-1]["step"] > near + 500)
+        stop(sites[1])
+        far, = self.saved("site-1")
+        hub.kill()
+        hub, address = self.rendezvous()
+        sites = [self.start(*self.site(0, address, "--resume", "auto"))]
+        seen = self.recorded_steps("site-0")
+        self.wait_for("step of site 0", lambda: self.recorded_steps("site-0") > seen)
+        sites.append(self.start(*self.site(1, address, "--resume", "auto")))
+        self.wait_for("checkpoint of site 1", lambda: len(self.saved("site-1")) > 1)
+        stop(*sites)
+        self.assertIn(f"{far}.dropped", self.saved("site-1"))
+        self.assertNotIn(far, self.saved("site-1"))
+
     def test_a_site_that_is_late_for_the_end(self):
         """It ends with the weights of the others, and with a record of their validation loss."""
         self.configure_sites(outer={"period": 1000, "timeout_s": 2}, train_steps=2000, scheduler={"type": "constant"},

@@ -326,8 +326,8 @@ void SiteHub::take_weights(int number, const Message& message) {
 }
 
 // Step from which a site trains with the current weights: the newest one, or the one before while
-// only some fragments have closed a round that all have after this step, so that the site takes part
-// in those of the others. A run may end there.
+// only some fragments have closed a round that all have after this step, so that the site takes
+// part in those of the others. A run may end there.
 int64_t SiteHub::current_step() const {
   const OuterConfig& config = run_.model->config();
   const int64_t newest = book_->newest_step();

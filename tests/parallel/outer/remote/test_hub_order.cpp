@@ -194,8 +194,8 @@ bool is_last(const HubRound& round, int fragment) {
   return round.fragment == fragment && round.step == kSiteSteps;
 }
 
-// A site that joins while the last round of one fragment has closed repeats the last step, and takes
-// part in that of the other.
+// A site that joins while the last round of one fragment has closed repeats the last step, and
+// takes part in that of the other.
 TEST(HubOrder, JoinBetweenTheLastRoundsOfTwoFragments) {
   const OuterConfig config = remote_config(2, 2);
   HubThread hub(config, kShortTimeout);
