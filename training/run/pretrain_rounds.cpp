@@ -27,12 +27,13 @@ std::unique_ptr<UpdateExchange> PretrainRun::open_exchange() {
 
 // Joins the sites; continues at their step.
 void PretrainRun::begin_rounds() {
-  const auto [step, replaced] = outer_->begin(state_.weights(), outer_plan_, position_.step);
+  const UpdateExchange::Start start = outer_->begin(state_.weights(), outer_plan_, position_.step);
+  const int64_t step = start.step;
   if (step < position_.step)
     log_warning("the sites of the run are at step ", step, ": what this site has trained since, ",
                 "up to step ", position_.step, ", is dropped");
   if (step > position_.step) log_info("the sites of the run are at step ", step);
-  if (!replaced) return;
+  if (!start.replaced) return;
   move_to(step);
   position_.consecutive_skips = 0;
   save_waits_ = step > 0;  // until then this site has no checkpoint of the run that it has joined

@@ -32,7 +32,8 @@ inline constexpr ControlPeers kSitePeers{
 inline constexpr int64_t kMaxJoinBytes = 16 << 20;
 inline constexpr int64_t kMaxHubBytes = int64_t{1} << 40;  // memory is allocated as bytes arrive
 
-// Limits of a channel to an authenticated peer. timeout_s: of a peer that is unreachable.
+// Limits of a channel to an authenticated peer. timeout_s: of a peer that is unreachable,
+// 30 s at least.
 void prepare_site_channel(ControlChannel& channel, double timeout_s, int64_t max_payload);
 
 enum class SiteMessage : uint32_t {
